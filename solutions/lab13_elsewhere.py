@@ -27,7 +27,14 @@ def q3(runs):
     return bytes_per_worker(run["metrics"]["parameters"], run["layout"]["size"], 1)
 
 
-def zero_step(weights, gradients, moments, adam):
+def adam(weights, gradient, moments):
+    """As on the page."""
+    first = 0.9 * moments[0] + 0.1 * gradient
+    second = 0.999 * moments[1] + 0.001 * gradient**2
+    return weights - 0.1 * first / (np.sqrt(second) + 1e-3), np.stack([first, second])
+
+
+def zero_step(weights, gradients, moments):
     """Each rank updates its part; all ranks get all parts."""
     size = len(weights)
     mean = np.split(np.mean(gradients, axis=0), size)

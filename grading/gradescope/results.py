@@ -18,7 +18,8 @@ def main(base: Path) -> None:
     submission = base / "submission"
     zips = sorted(submission.glob("*.zip"))  # Gradescope unpacks a zip that a student uploads.
     # Functions need no container: Gradescope's own holds one submission and no solutions.
-    graded = judge.judge(zips[0] if zips else submission, policy.read(policy.DEFAULT), container=None)
+    hand_in = judge.read(zips[0] if zips else submission)
+    graded = judge.judge(hand_in, policy.read(policy.DEFAULT), container=None)
     (base / "results").mkdir(exist_ok=True)
     atomic.write_json(base / "results/results.json", results(graded))
 

@@ -8,21 +8,20 @@
 
 The cell that defines a function is judged, handed in and graded: the same text, run alone in a fresh process, with a
 time limit. `np` and `math` are there; whatever else it needs, the cell imports or defines. Each lab has a module here
-with its `QUESTIONS`; it may have `TASKS`, which need no records. The answers are in `solutions/`, which can be left out
-of what students get. Imports no TensorFlow.
+with its `QUESTIONS` and its `TASKS`, which need no records; their texts are on its page, their answers in `solutions/`,
+which can be left out of what students get. Imports no TensorFlow.
 """
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from labs.exercises import child, fresh_process, kept
+from labs.exercises import answers, child, fresh_process
 from labs.exercises.code_tasks import Task
-from labs.exercises.grading import NoAnswerError, Question, Record, described, require, shown
+from labs.exercises.grading import NoAnswerError, Question, Record, format_error, format_value, require
 from labs.exercises.guesses import judged
 from labs.results import records
 from labs.run import catalogue
@@ -34,21 +33,10 @@ __all__ = ["check", "entries", "judged", "runs", "show"]
 
 
 def entries(lab: str) -> dict[str, Question | Task]:
-    """Return the questions and tasks of a lab by id; {} if it has none.
-
-    Args:
-        lab: Its name, its number or a unique prefix.
-
-    Raises:
-        LabError: No lab has that name.
-    """
+    """Return the questions and tasks of a lab by id; LabError if no lab has this name, number or unique prefix."""
     lab = catalogue.resolve(lab)
-    name = f"labs.exercises.{lab}"
-    if importlib.util.find_spec(name) is None:
-        return {}
-    module = importlib.import_module(name)
-    defined = {**module.QUESTIONS, **getattr(module, "TASKS", {})}
-    return {f"{lab.partition('_')[0]}.{key}": entry for key, entry in defined.items()}
+    module = importlib.import_module(f"labs.exercises.{lab}")
+    return {f"{lab.partition('_')[0]}.{key}": entry for key, entry in {**module.QUESTIONS, **module.TASKS}.items()}
 
 
 def check(question: str, answer: Any, results_root: Path | None = None) -> None:
@@ -69,23 +57,25 @@ def check(question: str, answer: Any, results_root: Path | None = None) -> None:
     name, entry = _find(question)
     field, value, line, about, wrong = "answer", answer, 0, [], ""
     try:
-        if isinstance(entry, Task) and entry.stub:
+        if isinstance(entry, Task) and entry.arguments:
             if not callable(answer):
-                raise NoAnswerError(f"the answer is {entry.answer}, not {shown(answer)}")
-            field, (value, line) = "cell", fresh_process.cell_of(answer)
+                form = f"{name.partition('.')[2]}({', '.join(entry.arguments)})"
+                raise NoAnswerError(f"the answer is the function `{form}`, not {format_value(answer)}")
+            field, (value, line) = "cell", fresh_process.find_cell(answer)
         else:
             value = child.loads(child.dumps(answer))  # As `labs grade` will read it.
-        about = _about(name, entry, results_root)
+        about = _select_runs(name, entry, results_root)
         print(f"{question}: right: {grade(name, entry, value, about, student_id() or '', line=line)}")
     except NoAnswerError as problem:
-        earlier = "; not kept: the hand-in has your earlier cell" * bool(kept.load(name))
+        earlier = "; not kept: the hand-in has your earlier cell" * bool(answers.load(name))
         raise AssertionError(f"{question}: {problem}{earlier}") from None
     except AssertionError as problem:
-        wrong = f"{problem}" + f"\n  Look at: {_names(about)}" * bool(about)
+        wrong = f"{problem}" + f"\n  Look at: {_format_names(about)}" * bool(about)
     except Exception as error:
-        wrong = f"{shown(answer)} cannot be graded from {_names(about) or 'these records'}: {described(error)}"
+        of = _format_names(about) or "these records"
+        wrong = f"{format_value(answer)} cannot be graded from {of}: {format_error(error)}"
     if value is not None:
-        kept.keep(name, {field: value}, about)
+        answers.save(name, {field: value}, about)
     require(not wrong, f"{question}: {wrong}")
 
 
@@ -107,7 +97,7 @@ def grade(name: str, entry: Question | Task, answer: Any, about: list[Record], o
     """
     if isinstance(entry, Question):
         return entry.grade(answer, about)
-    if entry.stub is None or entry.on_workers:
+    if not entry.arguments or entry.on_workers:
         return entry.grade(answer)
     return fresh_process.grade(name, entry, answer, owner, container, line)
 
@@ -127,35 +117,30 @@ def show(answers: Mapping[str, Any], results_root: Path | None = None) -> None:
 def runs(question: str, results_root: Path | None = None) -> list[Record]:
     """Return the records that a question is about; [] for a task.
 
-    Args:
-        question: Its id: "lab04.q2".
-        results_root: The folder of all results; by default that of the notebooks.
-
     Raises:
         AssertionError: They are missing; names the command that makes them.
         LabError: There is no such question.
     """
     try:
-        return _about(*_find(question), results_root)
+        return _select_runs(*_find(question), results_root)
     except AssertionError as missing:
         raise AssertionError(f"{question}: {missing}") from None
 
 
-def _about(name: str, entry: Question | Task, results_root: Path | None) -> list[Record]:
+def _select_runs(name: str, entry: Question | Task, results_root: Path | None) -> list[Record]:
     lab = catalogue.resolve(name.partition(".")[0])
     return [] if isinstance(entry, Task) else entry.select_runs(records.read_all(lab, results_root))
 
 
-def _names(about: Sequence[Record]) -> str:
+def _format_names(about: Sequence[Record]) -> str:
     return ", ".join(printable(f"{run['lab']}/{run['run']}") for run in about)
 
 
 def _find(question: str) -> tuple[str, Question | Task]:
     """Return an exercise with its id as its lab has it: "lab04.q2" for "lab4.q2"."""
     lab, _, key = question.partition(".")
-    lab = catalogue.resolve(lab)
-    every, name = entries(lab), f"{lab.partition('_')[0]}.{key}"
-    if name not in every:
-        known = f"there are: {', '.join(every)}" if every else f"{lab} has none"
-        raise LabError(f"unknown question {quoted(question)}; {known}")
-    return name, every[name]
+    known = entries(lab)
+    name = f"{catalogue.resolve(lab).partition('_')[0]}.{key}"
+    if name not in known:
+        raise LabError(f"unknown question {quoted(question)}; there are: {', '.join(known)}")
+    return name, known[name]

@@ -2,15 +2,14 @@
 
     python -P -s child.py CPU_SECONDS [confined]
 
-Reads pickled requests on its standard input, and answers each with a line of JSON on its standard output. The file
-imports nothing of the kit: `fresh_process` starts it, `labs grade` in a container that has no other file of the kit.
+Reads pickled arguments on its standard input, first those of `begin`, and answers each with a line of JSON on its
+standard output. Imports nothing of the kit: in a container, `labs grade` gives it no other file.
 """
 
 from __future__ import annotations
 
+import builtins
 import contextlib
-import functools
-import importlib.machinery
 import json
 import math
 import os
@@ -20,20 +19,17 @@ import resource
 import signal
 import sys
 import types
-import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
 KIT = ("labs", "solutions", "tests")
-MEMORY = 4 << 30
-"""Memory that the cell may use, in bytes."""
-LARGEST_FILE = 64 << 20
-MOST_PROCESSES = 64
-"""Processes and threads at a time, in a container. Elsewhere the kernel would count all processes of the user."""
-NOBODY = 65534
+MEMORY, LARGEST_FILE = 4 << 30, 64 << 20
+"""What the cell may use, in bytes."""
+MOST_PROCESSES, NOBODY = 64, 65534
+"""Processes and threads at a time, in a container; elsewhere the kernel would count all processes of the user."""
 
 
 # Plain data: what an answer is in the notebook's check, in the hand-in and for `labs grade`.
@@ -64,12 +60,12 @@ def loads(text: str | bytes) -> Any:
         ValueError: The text is not JSON.
     """
     try:
-        return json.loads(text, object_pairs_hook=lambda pairs: {_key(name): value for name, value in pairs})
+        return json.loads(text, object_pairs_hook=lambda pairs: {_parse_key(name): value for name, value in pairs})
     except RecursionError:
         raise ValueError("too deeply nested") from None
 
 
-def _key(name: str) -> str | float:
+def _parse_key(name: str) -> str | float:
     is_number = re.fullmatch(r"-?\d{1,9}(\.\d{1,9})?", name, re.ASCII)
     return name if not is_number else float(name) if is_number[1] else int(name)
 
@@ -83,82 +79,57 @@ class KitError(ImportError):
 class Kit(types.ModuleType):
     """A stand-in for a module or a name of the kit: a cell may import it, as its page does, but not call it."""
 
-    __path__: list[str] = []
-
     def __getattr__(self, name: str) -> Kit:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _kit(f"{self.__name__}.{name}")
+        return EXERCISES if name == "exercises" else Kit(f"{self.__name__}.{name}")
 
     def __call__(self, *args: Any, **options: Any) -> None:
         raise KitError(f"this cell calls the kit's own `{self.__name__}`, which a fresh process does not have: write "
                        "it in this cell")
 
 
-class Exercises(Kit):
-    """A stand-in for `labs.exercises`, which notes what the cell gives it, by the id of the exercise."""
-
-    answers: dict[str, Any] = {}
-
-    def show(self, answers: Mapping[str, Any], results_root: Any = None) -> None:
-        self.answers.update(answers)
-
-    def check(self, question: str, answer: Any, results_root: Any = None) -> None:
-        self.answers[question] = answer
+ANSWERS: dict[str, Any] = {}
+"""What the cell gives to `exercises.show` and `exercises.check`, by the id of the exercise."""
+EXERCISES = Kit("labs.exercises")
+vars(EXERCISES).update(show=lambda answers, *_, **__: ANSWERS.update(answers),
+                       check=lambda question, answer, *_, **__: ANSWERS.update({question: answer}))
+IMPORT = builtins.__import__
 
 
-EXERCISES = Exercises("labs.exercises")
-
-
-def _kit(name: str) -> Kit:
+def import_or_stand_in(name: str, *args: Any, **options: Any) -> types.ModuleType:
+    """Import a module, or a stand-in for one of the kit, where a cell says `import`."""
+    if name.partition(".")[0] not in KIT:
+        return IMPORT(name, *args, **options)
     return EXERCISES if name == EXERCISES.__name__ else Kit(name)
 
 
-class Finder:
-    """Finds stand-ins for all modules of the kit."""
-
-    def find_spec(self, name: str, *_: Any) -> importlib.machinery.ModuleSpec | None:
-        known = name.partition(".")[0] in KIT
-        return importlib.machinery.ModuleSpec(name, self, is_package=True) if known else None  # type: ignore[arg-type]
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> Kit:
-        return _kit(spec.name)
-
-    def exec_module(self, module: types.ModuleType) -> None:
-        """Do nothing: a stand-in has no code."""
+def ignore(*args: Any, **options: Any) -> None:
+    """Do nothing, in place of a cell's magics."""
 
 
-class Nothing:
-    """A stand-in for IPython: a cell's magics do nothing."""
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *args, **options: None
-
-
-ALWAYS = {"np": np, "math": math, "exercises": EXERCISES, "get_ipython": Nothing, "display": Nothing().display}
+ALWAYS = {"np": np, "math": math, "exercises": EXERCISES, "display": ignore,
+          "get_ipython": lambda: types.SimpleNamespace(run_line_magic=ignore, system=ignore)}
 """What a cell may use without an import, in the notebook's check as in `labs grade`."""
 
 
-def define(cell: str, name: str, file: str = "", **more: Any) -> Callable[..., Any]:
+def define(cell: str, name: str, **more: Any) -> Callable[..., Any]:
     """Run a cell and return its function: what it gives to `exercises.show`, or else what it defines under the name.
 
     Args:
         cell: The text of the cell.
         name: The name of the function.
-        file: The file that errors name.
         more: What else the cell may use without an import.
 
     Raises:
         NameError: The cell defines no such function.
     """
-    for module in [module for module in sys.modules if module.partition(".")[0] in KIT]:
-        del sys.modules[module]
-    sys.meta_path.insert(0, Finder())
+    builtins.__import__ = import_or_stand_in
     # Pickle, dataclasses and typing look names up in the module that runs.
     sys.modules["__main__"] = page = types.ModuleType("__main__")
     vars(page).update(ALWAYS, **more)
-    exec(compile(cell, file or f"{name}.py", "exec", dont_inherit=True), vars(page))
-    given = [answer for task, answer in EXERCISES.answers.items() if task.partition(".")[2] == name]
+    exec(compile(cell, f"{name}.py", "exec", dont_inherit=True), vars(page))
+    given = [answer for task, answer in ANSWERS.items() if task.partition(".")[2] == name]
     function = given[-1] if given else vars(page).get(name)
     if not callable(function):
         raise NameError(f"the cell defines no function {name}", name=name)
@@ -178,15 +149,15 @@ def code_of(function: Any) -> types.CodeType | None:
 
 # The process.
 
-def answered(function: Callable[..., Any], args: Sequence[Any]) -> dict[str, Any]:
-    """Return what a call returns, and the arguments after it; or the error that it raises."""
+def answer_call(function: Callable[..., Any], args: Any) -> str:
+    """Return what a call returns, and the arguments after it, as JSON; or the error that it raises."""
     try:
-        return {"value": function(*args), "args": args}
+        return dumps({"value": function(*args), "args": args})
     except BaseException as problem:
-        return described(problem)
+        return dumps(describe_error(problem))
 
 
-def described(problem: BaseException) -> dict[str, Any]:
+def describe_error(problem: BaseException) -> dict[str, Any]:
     """Return an error as plain data: its class, its text, and what the cell needs."""
     text, needs = "", ""
     with contextlib.suppress(Exception):  # Its text may raise.
@@ -203,46 +174,23 @@ def described(problem: BaseException) -> dict[str, Any]:
 
 
 def main(cpu_seconds: str, confined: str = "") -> None:
-    """Answer requests to the end of the input."""
-    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb", buffering=0)
+    """Answer calls to the end of the input."""
+    calls, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb", buffering=0)
     nowhere = os.open(os.devnull, os.O_RDWR)
-    for target, source in ((0, nowhere), (1, 2), (2, nowhere)):
-        os.dup2(source, target)
-    sys.stderr = sys.stdout  # What the cell prints, without the messages of TensorFlow's C++.
-    warnings.simplefilter("ignore")
+    for descriptor in range(3):
+        os.dup2(nowhere, descriptor)
     signal.alarm(4 * int(cpu_seconds))  # The process that asks may be gone.
     limit(int(cpu_seconds), bool(confined))
-
-    def answer(value: dict[str, Any]) -> None:
-        sys.stdout.flush()
-        try:
-            text = dumps(value)
-        except BaseException as problem:
-            text = dumps(described(problem))
-        answers.write(text.encode() + b"\n")
-
-    def call_back(place: int, *args: Any) -> Any:
-        answer({"call": place, "args": args})
-        value, problem = pickle.load(requests)
-        if problem:
-            raise problem
-        return value
-
-    function: Callable[..., Any]
+    defined: list[Callable[..., Any]] = []
 
     def begin(cell: str, name: str) -> dict[str, Any]:
-        nonlocal function
-        function = define(cell, name)
-        return {"doc": str(function.__doc__ or ""), "line": getattr(code_of(function), "co_firstlineno", 0)}
+        defined.append(define(cell, name))
+        return {"doc": str(defined[0].__doc__ or ""), "line": getattr(code_of(defined[0]), "co_firstlineno", 0)}
 
-    function = begin
-    while True:
-        try:
-            args, places = pickle.load(requests)
-        except EOFError:
-            return
-        answer(answered(function, [functools.partial(call_back, place) if place in places else arg
-                                   for place, arg in enumerate(args)]))
+    with contextlib.suppress(EOFError):
+        while True:
+            args = pickle.load(calls)
+            answers.write(answer_call(defined[0] if defined else begin, args).encode() + b"\n")
 
 
 def limit(cpu_seconds: int, confined: bool) -> None:

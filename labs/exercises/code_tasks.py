@@ -1,37 +1,32 @@
 """Tasks: functions that students write, and scripts with a planted bug.
 
 A function is graded by properties that it must have, on inputs from the smallest up, so that the example in a hint is
-the smallest that fails. A hint names the property, never the right result.
+the smallest that fails. A hint names the property, never the right result. The page has the text of a task.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import inspect
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
-import msgspec
 import numpy as np
 
-from labs.exercises.grading import NoAnswerError, cut, grade_choice, grade_entries, require, shown
+from labs.exercises.grading import NoAnswerError, format_value, grade_choice, grade_entries, require, shorten
 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
     """A task that is graded without records: a function to write, or a bug to find."""
 
-    text: str
-    """In Markdown, on one line."""
-    answer: str
-    """The form of the answer."""
     grade: Callable[..., str]
-    """Takes the answer, or what calls the function of a cell; returns what was checked, or raises AssertionError."""
-    stub: Callable | None = None
-    """The function to write as the student gets it: its signature, its docstring and a hole. None: a bug to find."""
+    """Takes the answer or the student's function; returns what was checked, or raises AssertionError."""
+    arguments: tuple[str, ...] = ()
+    """Those of the function to write; none: a bug to find."""
     on_workers: bool = False
     """Whether `grade` takes the text of the cell, and runs it on real workers."""
 
@@ -42,7 +37,7 @@ class Call:
 
     text: str
     """As one would write it: "shard(indices=[0, 1], rank=0)"."""
-    args: tuple
+    args: Sequence[Any]
     """The arguments after the call, which may have changed them, as plain data."""
     value: Any
     """What it returned."""
@@ -54,42 +49,39 @@ class Call:
             holds: Whether the property holds.
             broken: The property that is broken, in words.
         """
-        require(holds, f"`{self.text}` returned {shown(self.value)}: {broken}")
+        require(holds, f"`{self.text}` returned {format_value(self.value)}: {broken}")
+
+    def number(self, what: str = "the result is a number") -> float:
+        """Return the value as a finite number; raise AssertionError if it is not one."""
+        found = numbers([self.value], 1)
+        self.expect(found, what)
+        return found[0] if found else math.nan
+
+    def expect_number(self, right: float, broken: str, mistakes: Mapping[str, float] | None = None) -> None:
+        """Raise AssertionError unless the value is the right number.
+
+        Args:
+            right: The right number.
+            broken: The property that is broken.
+            mistakes: What typical mistakes give, each with its hint.
+        """
+        value = self.number()
+        for hint, wrong in (mistakes or {}).items():
+            self.expect(close(right, wrong) or not close(value, wrong), hint)
+        self.expect(close(value, right), broken)
 
 
-class Answer(msgspec.Struct, forbid_unknown_fields=True):
-    """What a call of a student's function gave, as plain data; or the call that it makes of one of its arguments."""
-
-    value: Any = None
-    args: list[Any] = []
-    """The arguments after the call, or those of the call that it makes."""
-    error: str = ""
-    """The class of the error that it raised."""
-    refused: bool = False
-    """Whether that is a ValueError."""
-    text: str = ""
-    needs: str = ""
-    """What the cell lacks."""
-    call: int | None = None
-    """Which argument it calls."""
-
-    @property
-    def problem(self) -> str:
-        """The error as one short line."""
-        return cut(f"{self.error}: {self.text}".removesuffix(": "))
-
-
-msgspec.convert({}, Answer)  # Prepares the type: two threads that did so at once would crash.
-Asker = Callable[[Sequence[Any]], Answer]
+Asker = Callable[[Sequence[Any]], dict[str, Any]]
 """Calls a student's function with arguments."""
 
 
 @dataclasses.dataclass(frozen=True)
 class StudentFunction:
-    """A function that a student wrote, which names its arguments as its stub does."""
+    """A function that a student wrote."""
 
+    name: str
+    arguments: Sequence[str]
     ask: Asker
-    stub: Callable
     rng: np.random.Generator
     """Draws further inputs, which differ from student to student and are always the same for one."""
     ask_second: Asker
@@ -118,81 +110,63 @@ class StudentFunction:
         return round(float(self.rng.uniform(low, high)), 4)
 
     def expect_value_error(self, *args: Any, because: str) -> None:
-        """Raise AssertionError unless the function raises ValueError for these arguments.
-
-        Args:
-            args: Arguments that it must refuse.
-            because: Why, in words.
-        """
+        """Raise AssertionError, with the reason, unless the function raises ValueError for these arguments."""
         answer = self.ask(args)
-        did = f"raised {cut(answer.error)}" if answer.error else f"returned {shown(answer.value)}"
-        require(answer.refused, f"`{self._text(args)}` {did}, not ValueError: {because}")
+        did = f"raised {answer['error']}" if answer.get("error") else f"returned {format_value(answer['value'])}"
+        require(answer.get("refused"), f"`{self._text(args)}` {did}, not ValueError: {because}")
 
     def _call(self, ask: Asker, args: Sequence[Any]) -> Call:
         text, answer = self._text(args), ask(args)
-        require(not answer.error, f"`{text}` raised {answer.problem}")
-        if answer.value is None:
+        if answer.get("error"):
+            raise AssertionError(f"`{text}` raised {format_raised(answer)}")
+        if answer["value"] is None:
             raise NoAnswerError(f"no answer yet: `{text}` returned nothing")
-        after = tuple(arg if callable(arg) else changed for arg, changed in zip(args, answer.args, strict=True))
-        return Call(text, after, answer.value)
+        return Call(text, answer["args"], answer["value"])
 
     def _text(self, args: Sequence[Any]) -> str:
-        names = inspect.signature(self.stub).parameters
-        text = ", ".join(f"{name}={shown(value)}" for name, value in zip(names, args, strict=True))
-        return f"{self.stub.__name__}({text})"
+        given = zip(self.arguments, args, strict=True)
+        return f"{self.name}({', '.join(f'{name}={format_value(value)}' for name, value in given)})"
 
 
-def code(text: str, stub: Callable, grade: Callable[[StudentFunction], str]) -> Task:
+def code(arguments: str, grade: Callable[[StudentFunction], str]) -> Task:
     """Return the task to write a function.
 
     Args:
-        text: What to write and why, in Markdown, on one line.
-        stub: The function with its docstring and a hole; the student's function has the same arguments in the same
-            order.
+        arguments: Its arguments, as the page has them: "n, speedup".
         grade: Takes the student's function; returns what was checked, or raises AssertionError with what is wrong.
     """
-    def grade_function(ask: Asker, seed: int = 0, ask_second: Asker | None = None, doc: str = "") -> str:
-        return grade(StudentFunction(ask, stub, np.random.default_rng(seed), ask_second or ask, doc))
-
-    return Task(text, form(stub), grade_function, stub)
+    return Task(grade, tuple(arguments.split(", ")))
 
 
-def form(stub: Callable) -> str:
-    """Return the form of an answer that is a function."""
-    return f"the function `{stub.__name__}{inspect.signature(stub)}`"
+def format_raised(answer: Mapping[str, Any]) -> str:
+    """Return the error of a call as one short line."""
+    return shorten(f"{answer['error']}: {answer['text']}".removesuffix(": "))
 
 
 HASH = "each worker is a process: Python's hash() of a text, and the order of a set, differ from process to process"
 """Ends the hint where a second process gets another result."""
 
 
-def number(value: Any) -> float | None:
-    """Return a finite number as a Python int or float, and None for anything else."""
-    plain = numbers([value], 1)
-    return plain[0] if plain else None
-
-
 def numbers(value: Any, count: int) -> list[float] | None:
     """Return a list of that many finite numbers, and None for anything else."""
-    plain = _array(value)
-    return plain.tolist() if plain is not None and plain.shape == (count,) and np.isfinite(plain).all() else None
+    array = _to_array(value)
+    return array.tolist() if array is not None and array.shape == (count,) and np.isfinite(array).all() else None
 
 
 def arrays(value: Any, like: Sequence[np.ndarray]) -> list[np.ndarray] | None:
     """Return a list of arrays with given shapes, and None for anything else."""
-    if not isinstance(value, list) or len(value) != len(like):
-        return None
-    plain = [array for array in map(_array, value) if array is not None]
-    return plain if [array.shape for array in plain] == [other.shape for other in like] else None
+    found = list(map(_to_array, value)) if isinstance(value, list) else []
+    same = [array is not None and array.shape == np.shape(other) for array, other in zip(found, like, strict=False)]
+    return [array for array in found if array is not None] if len(found) == len(like) and all(same) else None
 
 
-def _array(value: Any) -> np.ndarray | None:
+def _to_array(value: Any) -> np.ndarray | None:
     """Return what holds numbers as an array, and None for anything else."""
     try:
-        plain = np.asarray(value)
+        array = np.asarray(value)
     except (TypeError, ValueError):  # Lists of unequal lengths.
         return None
-    return plain if plain.dtype.kind in "iuf" else None
+    return array if array.dtype.kind in "iuf" else None
 
 
 def close(one: Any, other: Any) -> bool:
@@ -206,32 +180,22 @@ RIGHT = ""
 """Marks the right choice, which needs no reason."""
 
 
-def bug(lab: str, *, symptoms: Mapping[str, str], lines: Mapping[int, str], reason: str, how: str = "",
-         before: str = "") -> Task:
+def bug(symptoms: Mapping[str, str], lines: Mapping[int, str], reason: str) -> Task:
     """Return the task to find the bug of a script.
 
     Args:
-        lab: "lab02": the script is debugging/lab02.py; solutions/debugging.csv has the repair.
         symptoms: What the script might do wrong, each with what is wrong about that choice; RIGHT for the one it does.
         lines: Numbers of lines, each with what is wrong about that choice; RIGHT for the line with the bug.
         reason: Why that line has that symptom.
-        how: What else to run, as a sentence.
-        before: What to know before, as sentences.
     """
-    choices = ", ".join(f'`"{symptom}"`' for symptom in symptoms)
-    begin = f"{before} " if before else ""
-    text = (f"{begin}Type `labs launch 2 debugging/{lab}.py` in a terminal, in the project's "
-            f"folder: two workers run the script, which has one bug. {how or 'If it hangs, press Ctrl-C.'} "
-            "Open the script in an editor that shows line numbers. "
-            f"What is the symptom ({choices}), and which line causes it ({', '.join(map(str, lines))})?")
     numbered = {f"line {number}": wrong for number, wrong in lines.items()}
-    graders: dict[str, Callable[[Any], str]] = {"symptom": functools.partial(_grade_choice, symptoms, reason),
-                                                "line": lambda answer: _grade_choice(numbered, reason, _line(answer))}
-    form = f'`{{"symptom": ..., "line": "line {min(lines)}"}}`'
-    return Task(text, form, lambda answer: grade_entries(answer, graders))
+    graders: dict[str, Callable[[Any], str]] = {
+        "symptom": functools.partial(_grade_choice, symptoms, reason),
+        "line": lambda answer: _grade_choice(numbered, reason, _normalize_line(answer))}
+    return Task(lambda answer: grade_entries(answer, graders))
 
 
-def _line(answer: Any) -> Any:
+def _normalize_line(answer: Any) -> Any:
     """Return "line 31" for 31, "31" and "Line 31"; return any other answer unchanged."""
     is_number = isinstance(answer, Integral) and not isinstance(answer, bool)
     number = re.fullmatch(r"\s*(?:line)?\s*(\d+)\s*", str(answer) if is_number or isinstance(answer, str) else "", re.I)

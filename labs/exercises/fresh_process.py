@@ -17,14 +17,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
-import msgspec
+import numpy as np
 
 from labs.exercises import child
-from labs.exercises.code_tasks import Answer, Task
+from labs.exercises.code_tasks import StudentFunction, Task, format_raised
 from labs.exercises.grading import NoAnswerError, NotInstalledError
 from labs.run import student
-from labs.run.paths import ROOT, work_dir
-from labs.run.text import printable, printable_lines
+from labs.run.text import printable
 
 SECONDS = 20
 """How long all calls of a function may take. Its process may use the processor for four times as long."""
@@ -32,12 +31,10 @@ SECONDS_TO_DEFINE = 60
 """How long the process may take to start and run the cell, which may import TensorFlow."""
 LONGEST = 1 << 20
 """The most bytes of an answer."""
-PRINTED = 1000
-"""How many characters of the cell's output are shown."""
 CHILD = Path(child.__file__)
 
 
-def cell_of(function: Callable[..., Any]) -> tuple[str, int]:
+def find_cell(function: Callable[..., Any]) -> tuple[str, int]:
     """Return the text of the cell, or of the file, that defines a function, and its line; magics are calls of IPython.
 
     Raises:
@@ -51,47 +48,36 @@ def cell_of(function: Callable[..., Any]) -> tuple[str, int]:
 
 
 def grade(name: str, task: Task, cell: str, owner: str, container: Sequence[str] | None = None, line: int = 0) -> str:
-    """Return what was checked about the function of a cell, and print what the cell prints.
+    """Return what was checked about the function of a cell.
 
     Args:
         name: The task's id: "lab02.shard".
         task: The task.
         cell: The text of the cell.
         owner: The student's id, which decides some of the inputs; "" if it is not known.
-        container: The command that runs a command in a container, which discards what the cell prints.
+        container: The command that runs a command in a container.
         line: The line of the cell at which the function begins; 0: the cell says which function it is.
 
     Raises:
         AssertionError: Says what is wrong with the function; NoAnswerError if the cell cannot run alone.
     """
-    function = task.stub.__name__ if task.stub else name
-    with contextlib.ExitStack() as stack, tempfile.TemporaryFile() as printed:
-        def start(hash_seed: int) -> Process:
-            return stack.enter_context(started(cell, function, hash_seed, container, printed))
+    function = name.partition(".")[2]
+    with contextlib.ExitStack() as stack:
+        def start(hash_seed: int) -> CellProcess:
+            return stack.enter_context(start_process(cell, function, hash_seed, container))
 
-        second = functools.cache(lambda: start(2))
-        try:
-            first = start(1)
-            if line not in (0, first.line):
-                raise NoAnswerError(f"the function given is not the `{function}` of its cell: define `{function}` in "
-                                    "this cell")
-            return task.grade(first.call, student.personal_seed(f"{owner}/{name}"), lambda args: second().call(args),
-                              first.doc)
-        finally:
-            if container is None:
-                _show(printed)
-
-
-def _show(printed: IO[bytes]) -> None:
-    length = printed.seek(0, os.SEEK_END)
-    printed.seek(0)
-    if text := printable_lines(printed.read(PRINTED).decode(errors="replace").rstrip("\n")):
-        print(text + f"... ({length:,} characters)" * (length > PRINTED))
+        first, second = start(1), functools.cache(lambda: start(2))
+        if line not in (0, first.line):
+            raise NoAnswerError(f"the function given is not the `{function}` of its cell: define `{function}` in this "
+                                "cell")
+        rng = np.random.default_rng(student.personal_seed(f"{owner}/{name}"))
+        return task.grade(StudentFunction(function, task.arguments, first.call, rng,
+                                          lambda args: second().call(args), first.doc))
 
 
 @contextlib.contextmanager
-def started(cell: str, name: str, hash_seed: int = 1, container: Sequence[str] | None = None,
-            printed: IO[bytes] | int = subprocess.DEVNULL) -> Iterator[Process]:
+def start_process(cell: str, name: str, hash_seed: int = 1,
+                  container: Sequence[str] | None = None) -> Iterator[CellProcess]:
     """Start a process that has run a cell, for the length of a block.
 
     Args:
@@ -100,7 +86,6 @@ def started(cell: str, name: str, hash_seed: int = 1, container: Sequence[str] |
         hash_seed: Python's PYTHONHASHSEED: two processes with different ones show whether a result depends on Python's
             hash() of a string.
         container: As in `grade`.
-        printed: The file that gets what the cell prints.
 
     Raises:
         AssertionError: The cell cannot be run, or defines no function.
@@ -109,81 +94,64 @@ def started(cell: str, name: str, hash_seed: int = 1, container: Sequence[str] |
         program = [CHILD, 4 * SECONDS] if container is None else [f"/{CHILD.name}", 4 * SECONDS, "confined"]
         words = [*(container or ()), sys.executable, "-P", "-s", "-B", *program]
         process = subprocess.Popen(list(map(str, words)), cwd=folder, env=_environment(folder, hash_seed),
-                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=printed,
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                    start_new_session=True)
         try:
-            yield Process(process, cell, name)
+            yield CellProcess(process, cell, name)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # With what the function started.
             process.communicate()
 
 
-def module_path() -> list[str]:
-    """Return the folders of PYTHONPATH, where a cluster may have numpy, without those of the kit and of notebooks."""
-    own = {ROOT, work_dir().resolve(), Path.cwd()}
-    return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep)
-            if os.path.isabs(path) and Path(path).resolve() not in own]
-
-
 def _environment(folder: str, hash_seed: int) -> dict[str, str]:
-    kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "PATH") if name in os.environ}
-    return kept | {"PYTHONPATH": os.pathsep.join(module_path()), "PYTHONHASHSEED": str(hash_seed), "HOME": folder,
-                   "LC_ALL": "C.UTF-8", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
-                   "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1",
-                   "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2", "MALLOC_ARENA_MAX": "2"}
+    passed = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "PATH") if name in os.environ}
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TF_NUM_INTRAOP_THREADS",
+                             "TF_NUM_INTEROP_THREADS"), "1")
+    return passed | threads | {"PYTHONHASHSEED": str(hash_seed), "HOME": folder, "LC_ALL": "C.UTF-8",
+                               "CUDA_VISIBLE_DEVICES": "-1", "MALLOC_ARENA_MAX": "2"}
 
 
-class Process:
+class CellProcess:
     """A process that has run a cell, and calls its function."""
 
     def __init__(self, process: subprocess.Popen, cell: str, name: str):
-        self._process = process
-        self._seconds = self._left = float(SECONDS_TO_DEFINE)
+        self._process, self._seconds = process, float(SECONDS_TO_DEFINE)
+        self._left = self._seconds
         begun = self.call([cell, name])
-        if begun.error:
-            raise NoAnswerError(f"the cell cannot run alone, in a fresh process: {begun.problem}")
-        about = begun.value if isinstance(begun.value, dict) else {}
-        self.doc, self.line = str(about.get("doc")), about.get("line")
+        if begun.get("error"):
+            raise NoAnswerError(f"the cell cannot run alone, in a fresh process: {format_raised(begun)}")
+        self.doc, self.line = begun["value"]["doc"], begun["value"]["line"]
         self._seconds = self._left = SECONDS
 
-    def call(self, args: Sequence[Any]) -> Answer:
-        """Call the function in the process, and return its answer; arguments that are functions are called here.
+    def call(self, args: Sequence[Any]) -> dict[str, Any]:
+        """Call the function, and return its "value" and "args" after the call, or "error", "refused" and "text".
 
         Raises:
             AssertionError: The process has ended, or the cell needs what it does not define.
         """
-        places = [place for place, arg in enumerate(args) if callable(arg)]
-        answer = self._answer(([None if place in places else arg for place, arg in enumerate(args)], places))
-        while answer.call in places:
-            reply: tuple[Any, Exception | None]
-            try:
-                reply = args[answer.call](*answer.args), None
-            except Exception as problem:
-                reply = None, problem
-            answer = self._answer(reply)
-        if answer.needs:
-            kind = NotInstalledError if answer.error == "ModuleNotFoundError" else NoAnswerError
-            raise kind(printable(answer.needs))
-        if answer.call is not None or len(answer.args) != len(args) * (not answer.error):
+        line = self._exchange(pickle.dumps(args))
+        try:
+            answer = child.loads(line)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict) or not (answer.get("error") or "value" in answer):
             raise self._end("it wrote something other than an answer")
+        if needs := answer.get("needs"):
+            raise (NotInstalledError if answer["error"] == "ModuleNotFoundError" else NoAnswerError)(printable(needs))
         return answer
 
-    def _answer(self, request: tuple) -> Answer:
-        """Send a request, and return the next answer.
-
-        Raises:
-            AssertionError: There is none.
-        """
-        requests, answers = cast(IO, self._process.stdin), cast(IO, self._process.stdout)
+    def _exchange(self, request: bytes) -> bytes:
+        """Send a request, and return the line that answers it."""
+        calls, answers = cast(IO, self._process.stdin), cast(IO, self._process.stdout)
         # The process might neither read nor write; at its end, both pipes are closed.
         timer = threading.Timer(self._left, os.killpg, (self._process.pid, signal.SIGKILL))
         began = time.monotonic()
         timer.start()
         try:
             with contextlib.suppress(BrokenPipeError):
-                requests.write(pickle.dumps(request))
-                requests.flush()
+                calls.write(request)
+                calls.flush()
             line = answers.readline(LONGEST + 1)
         finally:
             timer.cancel()
@@ -193,10 +161,7 @@ class Process:
         if not line.endswith(b"\n"):
             late = self._left <= 0
             raise self._end(f"it had not ended after {self._seconds:g} s: does one of its loops never end?" * late)
-        try:
-            return msgspec.convert(child.loads(line), Answer)
-        except ValueError:
-            raise self._end("it wrote something other than an answer") from None
+        return line
 
     def _end(self, reason: str) -> AssertionError:
         """Kill the process, and return the error that says why; an empty reason means that it ended itself."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from labs.results import records
+from labs.results import noise, records
 from labs.results.records import Record
 from labs.run.text import printable
 
@@ -24,15 +24,22 @@ are missing."""
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """A question that is graded from the student's own records."""
+    """A question that is graded from the student's own records; the page has its text."""
 
-    text: str
-    """In Markdown, on one line. "This run" and "these runs" are those that `select_runs` returns."""
-    answer: str
-    """The form of the answer: "a number, in minutes"."""
     select_runs: Selector
-    grade: Callable[[Any, list[Record]], str]
+    """Selects what the page calls "this run" and "these runs"."""
+    compare: Callable[[Any, list[Record]], str]
     """Takes the answer and those records; returns why it is right, or raises AssertionError with what is wrong."""
+    timed: bool = False
+    """Whether it is about measured times: lint's warning, if they allow no conclusion, then stands beside the mark."""
+
+    def grade(self, answer: Any, runs: list[Record]) -> str:
+        """Return why an answer is right, or raise AssertionError with what is wrong."""
+        warning = noise.warning(*runs) if self.timed else ""
+        try:
+            return self.compare(answer, runs) + f". {warning}" * bool(warning)
+        except AssertionError as wrong:
+            raise AssertionError(f"{wrong} {warning}".rstrip()) from None
 
 
 # Selecting records.
@@ -145,7 +152,7 @@ def grade_number(answer: Any, right: float, unit: str, formula: str, mistakes: M
     Raises:
         AssertionError: The answer is wrong; names the mistake, if it is a typical one, and the formula.
     """
-    require(is_number(answer) and math.isfinite(answer), f"the answer is a number ({unit}), not {shown(answer)}")
+    require(is_number(answer) and math.isfinite(answer), f"the answer is a number ({unit}), not {format_value(answer)}")
     given = float(answer)
 
     def near(value: float, tolerance: float = rel_tol) -> bool:
@@ -164,11 +171,7 @@ def is_number(answer: Any) -> bool:
     return isinstance(answer, Real) and not isinstance(answer, bool)
 
 
-FACTORS = {1000: "a thousand times too large", 1 / 1000: "a thousand times too small", 1e6: "a million times too large",
-           1e-6: "a million times too small", 60: "sixty times too large", 1 / 60: "sixty times too small",
-           100: "a hundred times too large, as if in percent", 1 / 100: "a hundred times too small"}
-
-
+FACTORS = {"a thousand": 1000, "a million": 1e6, "sixty": 60, "a hundred": 100}
 OF_BYTES = {1 / 4: "that counts numbers, not bytes; a number in float32 has 4 bytes",
             8: "that is in bits; a byte has 8 bits",
             **dict.fromkeys((2**20 / 1e6, 1e6 / 2**20), "that confuses MB, 1e6 bytes, with MiB, 2^20 bytes")}
@@ -177,14 +180,14 @@ OF_BYTES = {1 / 4: "that counts numbers, not bytes; a number in float32 has 4 by
 
 def _hint_from_factor(near: Callable[..., bool], given: float, right: float, unit: str) -> str:
     """Return a hint from how far the answer is off."""
-    if unit == "share":
-        if near(100 * right):
-            return "that is in percent; a share is a number from 0 to 1"
-    elif text := next((text for factor, text in FACTORS.items() if near(factor * right)), None):
-        return f"{text}; check the units"
-    of_bytes = OF_BYTES if unit in ("bytes", "MB", "MiB", "GB/s") else {}
-    if text := next((text for factor, text in of_bytes.items() if near(factor * right)), None):
-        return text
+    if unit == "share" and near(100 * right):
+        return "that is in percent; a share is a number from 0 to 1"
+    for name, factor in FACTORS.items() if unit != "share" else ():
+        if near(factor * right) or near(right / factor):
+            return f"{name} times too {'large' if given > right else 'small'}; check the units"
+    for factor, text in OF_BYTES.items() if unit in ("bytes", "MB", "MiB", "GB/s") else ():
+        if near(factor * right):
+            return text
     if unit == "no unit" and 0 < min(given, right) < 1 < max(given, right):
         return f"it is {'below' if given < 1 else 'above'} 1, unlike your runs: is it inverted, a / b instead of b / a?"
     if given * right < 0:
@@ -208,7 +211,7 @@ def grade_choice(answer: Any, right: Collection[Any], others: Mapping[Any, str],
     """
     names = {*right, *others}
     known = (isinstance(answer, str) or is_number(answer)) and answer in names
-    require(known, f"{shown(answer)} is not one of: {', '.join(map(str, sorted(names)))}")
+    require(known, f"{format_value(answer)} is not one of: {', '.join(map(str, sorted(names)))}")
     require(answer in right, f"{answer} is not right: {others.get(answer)}")
     return reason
 
@@ -221,7 +224,7 @@ def grade_entries(answer: Any, graders: Mapping[Any, Callable[[Any], str]]) -> s
     """
     expected = "{" + ", ".join(f"{name!r}: ..." for name in graders) + "}"
     require(isinstance(answer, Mapping) and set(answer) == set(graders),
-            f"the answer is {expected}, not {shown(answer)}")
+            f"the answer is {expected}, not {format_value(answer)}")
     reasons = {}
     for name, grade in graders.items():
         try:
@@ -237,32 +240,32 @@ LONGEST = 160
 """Most characters of a value or an error in a hint."""
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Return a value as short text: arrays as lists, numbers with six digits; only its type if it cannot be shown."""
     try:
-        return cut(repr(_plain(value)))
+        return shorten(repr(_round(value)))
     except Exception:
-        return cut(f"a {type(value).__name__}")
+        return shorten(f"a {type(value).__name__}")
 
 
-def described(error: BaseException) -> str:
+def format_error(error: BaseException) -> str:
     """Return an error's type and text, short."""
-    return cut(f"{type(error).__name__}: {error}".removesuffix(": "))
+    return shorten(f"{type(error).__name__}: {error}".removesuffix(": "))
 
 
-def cut(text: str) -> str:
+def shorten(text: str) -> str:
     """Return text as one short line, escaped as by `printable`."""
     text = printable(" ".join(text[:10 * LONGEST].split()))
     return text if len(text) <= LONGEST else f"{text[:LONGEST - 3]}..."
 
 
-def _plain(value: Any) -> Any:
+def _round(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
-        return _plain(value.tolist())
+        return _round(value.tolist())
     if type(value) in (list, tuple):
-        return type(value)(map(_plain, value))
+        return type(value)(map(_round, value))
     if type(value) is dict:
-        return {_plain(key): _plain(entry) for key, entry in value.items()}
+        return {_round(key): _round(entry) for key, entry in value.items()}
     return float(f"{value:.6g}") if type(value) is float else value
 
 

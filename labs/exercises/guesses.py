@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from labs.exercises.grading import is_number, shown
+from labs.exercises.grading import format_value, is_number
 
 
 def judged(guess: Any, right: Any, within: float = 0.0, margin: float = 0.0) -> str:
@@ -22,34 +22,31 @@ def judged(guess: Any, right: Any, within: float = 0.0, margin: float = 0.0) -> 
     """
     given = guess.items() if isinstance(guess, Mapping) and isinstance(right, Mapping) else ()
     if unknown := [key for key, value in given if value is not None and key not in right]:
-        return f"{shown(guess)}: there is no {shown(unknown[0])}; the keys are {', '.join(map(shown, right))}"
-    asked = list(_pairs(guess, right))
-    pairs = [pair for pair in asked if pair[0] is not None]
+        keys = ", ".join(map(format_value, right))
+        return f"{format_value(guess)}: there is no {format_value(unknown[0])}; the keys are {keys}"
+    expected = list(_pair(guess, right))
+    pairs = [pair for pair in expected if pair[0] is not None]
     if not pairs:
         return str(guess)
     if texts := [one for one, value in pairs if is_number(value) and _looks_like_a_number(one)]:
-        return f"{shown(guess)}: the answer must be a number, such as 0.67 or 18760, not {shown(texts[0])}"
-    allowed = [f"within {within:.0%}"] * bool(within) + [f"within {margin:g}"] * bool(margin)
-    measured = f"{shown(right)} ({' or '.join(allowed)} is right)" if allowed else shown(right)
-    if all(_matches(*pair, within, margin) for pair in pairs):
-        if len(pairs) < len(asked):
-            return f"{shown(guess)}: incomplete: {measured}"
-        return f"{shown(guess)}: right" + f": {measured}" * bool(allowed)
-    return f"{shown(guess)}: not quite: {measured}"
+        text = format_value(texts[0])
+        return f"{format_value(guess)}: the answer must be a number, such as 0.67 or 18760, not {text}"
+    allowed = " or ".join([f"within {within:.0%}"] * bool(within) + [f"within {margin:g}"] * bool(margin))
+    measured = format_value(right) + f" ({allowed} is right)" * bool(allowed)
+    if not all(_matches(*pair, within, margin) for pair in pairs):
+        return f"{format_value(guess)}: not quite: {measured}"
+    if len(pairs) < len(expected):
+        return f"{format_value(guess)}: incomplete: {measured}"
+    return f"{format_value(guess)}: right" + f": {measured}" * bool(allowed)
 
 
-def _pairs(guess: Any, right: Any) -> Iterator[tuple[Any, Any]]:
+def _pair(guess: Any, right: Any) -> Iterator[tuple[Any, Any]]:
     """Yield each guess with the right value; a guess of another form matches nothing."""
-    if isinstance(right, Mapping):
-        fits, values = isinstance(guess, Mapping), list(right.values())
-        given = list(map(guess.get, right)) if fits else []
-    else:
-        values = right if isinstance(right, list) else []
-        fits = isinstance(guess, list | tuple | np.ndarray) and len(guess) == len(values)
-        given = list(guess) if fits else []
-    if fits and values:
-        for one, other in zip(given, values, strict=True):
-            yield from _pairs(one, other)
+    if isinstance(right, Mapping) and isinstance(guess, Mapping):
+        guess, right = list(map(guess.get, right)), list(right.values())
+    if isinstance(right, list) and isinstance(guess, list | tuple | np.ndarray) and len(guess) == len(right) > 0:
+        for one, other in zip(guess, right, strict=True):
+            yield from _pair(one, other)
     else:
         yield guess, right
 

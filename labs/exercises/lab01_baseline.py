@@ -18,7 +18,6 @@ from labs.exercises.grading import (
     newest,
     ratio,
 )
-from labs.exercises.timed import timed
 from labs.measure.throughput import seconds_per_step
 
 EPOCHS, IMAGES = 40, 60_000
@@ -83,29 +82,13 @@ def _fastest(answer, runs: list[Record]) -> str:
 
 
 QUESTIONS = {
-    "q1": Question("How many steps would this run take if it had 40 epochs?", "a number of steps", NEWEST, _steps),
-    "q2": Question("With this run's batch size and its mean time of a step (the sum of `train_seconds` divided by the "
-                   "sum of `steps`, both without the first epoch), how long would the full run of report M take: 40 "
-                   "epochs of 60,000 images?", "a number, in minutes", NEWEST, timed(_minutes)),
-    "q3": Question("These runs differ in their batch size. Which batch size showed the highest throughput?",
-                   "a batch size", _by_batch, timed(_fastest)),
+    "q1": Question(NEWEST, _steps),
+    "q2": Question(NEWEST, _minutes, timed=True),
+    "q3": Question(_by_batch, _fastest, timed=True),
 }
 
 
 # Code.
-
-def steps_per_epoch(images, batch_size):
-    """Return how many steps one worker takes to train on each image once.
-
-    The result is an int. The last batch of an epoch may be smaller than the
-    others.
-
-    Args:
-        images: Number of training images.
-        batch_size: Images per step.
-    """
-    ...  # YOUR CODE
-
 
 def _grade_steps(run: StudentFunction) -> str:
     for images, batch_size in ((1, 1), (1, 8), (4, 2), (5, 2), (7, 8), (9, 8), (1438, 128), (60_000, 128),
@@ -116,23 +99,6 @@ def _grade_steps(run: StudentFunction) -> str:
         call.expect(steps * batch_size >= images, "some images are in no step; the last batch may be smaller")
         call.expect((steps - 1) * batch_size < images, "the last step has no images")
     return "an int; no image is left out, and no step is empty"
-
-
-def fit_cost(batch_sizes, milliseconds):
-    """Return `(a, c)` of the line a + c b that fits measured times of a step.
-
-    `a` is the fixed time of a step, `c` the time of an image, b the batch
-    size. The error of a measured time t grows with t, so the line minimizes
-    the sum of ((t - a - c b) / t)**2.
-
-    Args:
-        batch_sizes: Images per step of each measurement, an array of length n.
-        milliseconds: Measured time of a step, an array of length n.
-
-    Raises:
-        ValueError: All measurements have the same batch size.
-    """
-    ...  # YOUR CODE
 
 
 MEASURED = (
@@ -166,16 +132,14 @@ def _misfit(a: float, c: float, b: np.ndarray, t: np.ndarray) -> float:
 
 
 TASKS = {
-    "steps_per_epoch": code("Write the function that counts the steps of an epoch.", steps_per_epoch, _grade_steps),
-    "fit_cost": code("Write the function that fits the fixed time of a step and the time of an image to measured "
-                     "steps.", fit_cost, _grade_cost),
-    "bug": bug("lab01", before="Do this one after lab 2; it explains how several workers train together. Both "
-                     "workers run the script; only worker 0 runs the code under `if hvd.rank() == 0:`.", symptoms={
+    "steps_per_epoch": code("images, batch_size", _grade_steps),
+    "fit_cost": code("batch_sizes, milliseconds", _grade_cost),
+    "bug": bug({
         "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
         "the log counts every epoch twice": RIGHT,
         "some images are never seen": "every image is in the share of one worker, in every epoch",
         "it never ends": "all workers call the same collectives in the same order",
-    }, lines={
+    }, {
         24: "each worker takes every size-th image: together they take all of them",
         27: "the optimizer averages the gradients, as it should",
         31: "it runs on rank 0 alone, before the first epoch",

@@ -17,8 +17,7 @@ from labs.exercises.code_tasks import (
     bug,
     close,
     code,
-    form,
-    shown,
+    format_value,
 )
 from labs.exercises.grading import (
     Question,
@@ -32,8 +31,7 @@ from labs.exercises.grading import (
     newest,
     pair_with_one_worker,
 )
-from labs.exercises.timed import timed
-from labs.exercises.two_workers import grade_step, step
+from labs.exercises.two_workers import grade_step
 
 M3 = "section 'M3: accuracy, time, speedup' of notebooks/lab02_horovod.ipynb"
 """Makes a comparable pair: without GPUs, one worker gets as many threads as each of several."""
@@ -66,31 +64,14 @@ def _seen(answer, runs: list[Record]) -> str:
 
 
 QUESTIONS = {
-    "q1": Question("These runs have the same settings, the first with one worker, the second with several. What is "
-                   "the speedup by `images_per_sec`?", "a number", PAIR, timed(grade_speedup)),
-    "q2": Question("What is the scaling efficiency of the same two runs, by `images_per_sec`?",
-                   "a share; 1 is ideal", PAIR, timed(grade_efficiency)),
-    "q3": Question("How many steps per epoch does each worker of this run take? The last step is padded, so round up.",
-                   "a number of steps", SEVERAL, _steps),
-    "q4": Question("Suppose this run had used own seeds: each of the N workers shuffles all images on its own and "
-                   "takes 1/N of them. What share of the images would be seen in an epoch, on average?",
-                   "a share, from 0 to 1", SEVERAL, _seen),
+    "q1": Question(PAIR, grade_speedup, timed=True),
+    "q2": Question(PAIR, grade_efficiency, timed=True),
+    "q3": Question(SEVERAL, _steps),
+    "q4": Question(SEVERAL, _seen),
 }
 
 
 # Code.
-
-def allreduce_mean(values):
-    """Return what each rank holds after an all-reduce that takes the mean.
-
-    The result is a list with one array per rank, each the mean of all. The
-    arrays of `values` stay as they are.
-
-    Args:
-        values: The array of each rank; all have the same shape.
-    """
-    ...  # YOUR CODE
-
 
 VALUES = ([[1.0], [3.0]], [[5.0]], [[1.0, 2.0], [3.0, 6.0]], [[1.0, 0.0], [2.0, 3.0], [6.0, 9.0]],
           [[[1.0, 2.0], [3.0, 4.0]], [[3.0, 2.0], [1.0, 0.5]]])
@@ -108,30 +89,8 @@ def _grade_allreduce(run: StudentFunction) -> str:
         call.expect(len(values) == 1 or not close(held[0], np.sum(values, axis=0)), "that is the sum, not the mean")
         call.expect(close(held[0], np.mean(values, axis=0)), "that is not the mean of all ranks, element by element")
         call.expect(all(map(close, call.args[0], values)), f"the call changed its argument to "
-                                                               f"{shown(call.args[0])}")
+                                                               f"{format_value(call.args[0])}")
     return "on one to three ranks, all hold the mean, and the arrays that went in are unchanged"
-
-
-def shard(indices, rank, size, epoch, seed):
-    """Return the indices of the images on which one rank trains in an epoch.
-
-    All ranks get equally many. They shuffle all indices in one common order,
-    which depends on the seed and is a new one in each epoch. Each takes its
-    share of it: every size-th index, or one of `size` equal blocks.
-
-    Remainder: pad. If `size` does not divide the number of indices, the order
-    is repeated from its beginning until it does, so that each image is used at
-    least once. (If you prefer to leave out the last indices of the order,
-    write "drop" in place of "pad" in this docstring: the check reads it.)
-
-    Args:
-        indices: Indices of the training images, an array of length n.
-        rank: Number of this worker, from 0.
-        size: Number of workers.
-        epoch: From 0.
-        seed: The same on all ranks.
-    """
-    ...  # YOUR CODE
 
 
 def _grade_shard(run: StudentFunction) -> str:
@@ -190,18 +149,15 @@ def _expect_new_orders(run: StudentFunction, indices: np.ndarray) -> None:
 
 
 TASKS = {
-    "allreduce_mean": code("Write an all-reduce by hand: it takes the array of each rank, and returns what each rank "
-                           "holds afterwards.", allreduce_mean, _grade_allreduce),
-    "shard": code("Write the function that divides the images of an epoch among the ranks.", shard, _grade_shard),
-    "step": Task("Write a train step by hand. It is run on two real workers, three times in a row, and their weights "
-                 "are compared with those of one worker that trains on both batches.", form(step), grade_step, step,
-                 on_workers=True),
-    "bug": bug("lab02", symptoms={
+    "allreduce_mean": code("values", _grade_allreduce),
+    "shard": code("indices, rank, size, epoch, seed", _grade_shard),
+    "step": Task(grade_step, ("model", "images", "labels", "optimizer", "hvd"), on_workers=True),
+    "bug": bug({
         "the workers end with different weights": RIGHT,
         "the weights become NaN": "they stay finite: look at what it prints",
         "some images are never seen": "every image is in the share of one worker, in every epoch",
         "it never ends": "all workers call the same collectives in the same order",
-    }, lines={
+    }, {
         19: "different seeds are wanted here, because dropout must differ between workers; what else would make the "
             "weights equal at the start?",
         20: "each worker takes every size-th image: together they take all of them",

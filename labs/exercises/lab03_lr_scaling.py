@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 
-from labs.exercises.code_tasks import RIGHT, Call, StudentFunction, bug, close, code, number
+from labs.exercises.code_tasks import RIGHT, StudentFunction, bug, close, code
 from labs.exercises.grading import (
     Question,
     Record,
     differing_settings,
+    format_value,
     grade_entries,
     grade_number,
     missing_run,
     multi_worker,
     newest,
     require,
-    shown,
 )
 
 RUN = "labs run lab03_lr_scaling --workers 2"
@@ -103,7 +103,7 @@ def _equally_good(answer, runs: list[Record]) -> str:
     names = ", ".join(map(repr, scores))
     require(isinstance(answer, list | tuple | set), f"the answer is a list of names; there are: {names}")
     unknown = [name for name in answer if name not in list(scores)]
-    require(not unknown, f"not one of these runs: {', '.join(map(shown, unknown))}; there are: {names}")
+    require(not unknown, f"not one of these runs: {', '.join(map(format_value, unknown))}; there are: {names}")
     given, rule = set(answer), "within three standard errors sqrt(p (1 - p) / n) of the best validation accuracy p"
     require(best in given, "the best one is missing: which run has the highest val_accuracy in its last epoch?")
     require(given <= right, f"{', '.join(sorted(given - right))}: worse than the best by more than three "
@@ -113,40 +113,14 @@ def _equally_good(answer, runs: list[Record]) -> str:
 
 
 QUESTIONS = {
-    "q1": Question("By what factor `k` is the global batch of this run larger than the batch that its `base_lr` is "
-                   "for?", "a number", SEVERAL, _factor),
-    "q2": Question("What is this run's learning rate after the warmup by each of the three rules?",
-                   '`{"none": ..., "sqrt": ..., "linear": ...}`', SEVERAL, _learning_rates),
-    "q3": Question("These runs have a small and a large global batch and equally many epochs. How many times as many "
-                   "updates did the first take?", "a number", _small_and_large, _updates),
-    "q4": Question("These runs have the same global batch and different rules. Which of them are, by the validation "
-                   "accuracy of their last epoch, within three standard errors `sqrt(p (1 - p) / n)` of the best "
-                   "(`p`: the best accuracy; `n`: `record[\"metrics\"][\"validation_images\"]`)? Name the best, too.",
-                   'a list of `"none"`, `"sqrt"`, `"linear"`, `"linear, warmup"`', _variants, _equally_good),
+    "q1": Question(SEVERAL, _factor),
+    "q2": Question(SEVERAL, _learning_rates),
+    "q3": Question(_small_and_large, _updates),
+    "q4": Question(_variants, _equally_good),
 }
 
 
 # Code.
-
-def scaled_lr(base_lr, batch_size, size, base_batch_size, scaling):
-    """Return the learning rate after the warmup.
-
-    Args:
-        base_lr: The learning rate that is right for `base_batch_size` images
-            per step.
-        batch_size: Images per worker and step.
-        size: Number of workers.
-        base_batch_size: Images per step, of all workers, that `base_lr` is
-            for.
-        scaling: "none": base_lr; "linear": base_lr times k; "sqrt": base_lr
-            times the square root of k. k is the global batch size divided by
-            base_batch_size.
-
-    Raises:
-        ValueError: Any other rule.
-    """
-    ...  # YOUR CODE
-
 
 SETTINGS = ((32, 1, 32), (16, 2, 32), (8, 4, 32), (32, 2, 32), (32, 4, 32), (64, 8, 32), (16, 1, 32))
 """batch_size, size, base_batch_size: first three with the same global batch."""
@@ -155,7 +129,8 @@ SETTINGS = ((32, 1, 32), (16, 2, 32), (8, 4, 32), (32, 2, 32), (32, 4, 32), (64,
 def _grade_scaling(run: StudentFunction) -> str:
     for batch_size, size, base_batch_size in (*SETTINGS, (run.whole(8, 64), run.whole(2, 16), 32)):
         for scaling in ("none", "linear", "sqrt"):
-            call, value = _number(run(0.1, batch_size, size, base_batch_size, scaling))
+            call = run(0.1, batch_size, size, base_batch_size, scaling)
+            value = call.number("a learning rate is a number")
             if batch_size * size == base_batch_size:
                 call.expect(close(value, 0.1), "a step has exactly the images that base_lr is for, so nothing is to be "
                                                "scaled, whatever the number of workers")
@@ -169,24 +144,6 @@ def _grade_scaling(run: StudentFunction) -> str:
     return "the three rules, which depend on the global batch and not on the number of workers; others are refused"
 
 
-def warmup(step, steps_per_epoch, base_lr, size, warmup_epochs):
-    """Return the learning rate of a step: the linear rule, a gradual warmup.
-
-    Step 0 has `base_lr`. From there the learning rate rises in a straight
-    line, a little in every step, and reaches `base_lr * size` when
-    `warmup_epochs` are over. Then it stays. With `warmup_epochs` 0 it starts
-    there.
-
-    Args:
-        step: Number of the step, from 0, counted over all epochs.
-        steps_per_epoch: Steps per epoch.
-        base_lr: Learning rate of one worker.
-        size: Number of workers.
-        warmup_epochs: Epochs of the warmup; may be a fraction.
-    """
-    ...  # YOUR CODE
-
-
 CLIMBS = ((2, 0.1, 2, 1), (4, 0.1, 4, 1), (3, 0.01, 8, 2), (4, 0.1, 1, 1), (4, 0.1, 2, 0), (4, 0.1, 3, 0.5))
 """steps_per_epoch, base_lr, size, warmup_epochs."""
 
@@ -196,7 +153,8 @@ def _grade_warmup(run: StudentFunction) -> str:
         end = steps * epochs
         before = math.nan
         for step in range(int(end) + 3):
-            call, value = _number(run(step, steps, base_lr, size, epochs))
+            call = run(step, steps, base_lr, size, epochs)
+            value = call.number("a learning rate is a number")
             if step >= end:
                 call.expect(close(value, base_lr * size), "the warmup is over: from here on the learning rate is that "
                                                           "of all workers, and stays")
@@ -212,24 +170,15 @@ def _grade_warmup(run: StudentFunction) -> str:
             "epoch and none")
 
 
-def _number(call: Call) -> tuple[Call, float]:
-    """Return a call and its value, a number."""
-    value = number(call.value)
-    call.expect(value is not None, "a learning rate is a number")
-    return call, value or 0.0
-
-
 TASKS = {
-    "scaled_lr": code("Write the function that scales the learning rate by one of three rules.", scaled_lr,
-                      _grade_scaling),
-    "warmup": code("Write the learning rate of each step of a gradual warmup.", warmup, _grade_warmup),
-    "bug": bug("lab03", how="It should give the same loss with any number of workers: compare it with "
-                     "`labs launch 1 debugging/lab03.py`.", symptoms={
+    "scaled_lr": code("base_lr, batch_size, size, base_batch_size, scaling", _grade_scaling),
+    "warmup": code("step, steps_per_epoch, base_lr, size, warmup_epochs", _grade_warmup),
+    "bug": bug({
         "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
         "the loss explodes on two workers": RIGHT,
         "some images are never seen": "every image is in the share of one worker, in every epoch",
         "it never ends": "all workers call the same collectives in the same order",
-    }, lines={
+    }, {
         22: "each worker takes every size-th image: together they take all of them",
         23: "the script is to have one global batch on any number of workers, and that is what this line does",
         24: RIGHT,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from labs.exercises.code_tasks import RIGHT, StudentFunction, bug, close, code, number, numbers
+from labs.exercises.code_tasks import RIGHT, StudentFunction, bug, close, code, numbers
 from labs.exercises.grading import (
     Question,
     Record,
@@ -21,7 +21,6 @@ from labs.exercises.grading import (
     pair_with_one_worker,
     ratio,
 )
-from labs.exercises.timed import timed
 from labs.measure import ledger_columns
 from labs.measure.ledger_columns import ENTRIES
 from labs.results import noise
@@ -93,20 +92,11 @@ def _exchange(answer, runs: list[Record]) -> str:
 
 
 QUESTIONS = {
-    "q1": Question("These are pairs of runs, of one worker and of several, one pair for each batch size per worker. "
-                   "What is the speedup of each pair?", "`{batch size: speedup, ...}`", _pairs, timed(_speedups)),
-    "q2": Question("These two runs have the same global batch. What is the strong-scaling efficiency?",
-                   "a share, from 0 to 1",
-                   pair_with_one_worker(COMMAND, strong=True), timed(grade_efficiency)),
-    "q3": Question("With `n` ideal workers, every entry of the ledger would take 1/`n` of its time with one worker. "
-                   "Which entry of the second run is farthest above that, in seconds per epoch? (The ledger is in "
-                   "`record[\"metrics\"]`, from `ledger_input_seconds` to `ledger_wall_seconds`: medians of the "
-                   "rounds; the page's table has means.)",
-                   '`"compute"`, `"communication"`, `"input"`, `"start"` or `"other"`',
-                   pair_with_one_worker(COMMAND, accept=_ledger), timed(_bound)),
-    "q4": Question("What share of an epoch's time is communication in this run?", "a share, from 0 to 1",
-                   newest("several workers with a ledger", COMMAND, lambda run: multi_worker(run) and _ledger(run)),
-                   timed(_exchange)),
+    "q1": Question(_pairs, _speedups, timed=True),
+    "q2": Question(pair_with_one_worker(COMMAND, strong=True), grade_efficiency, timed=True),
+    "q3": Question(pair_with_one_worker(COMMAND, accept=_ledger), _bound, timed=True),
+    "q4": Question(newest("several workers with a ledger", COMMAND, lambda run: multi_worker(run) and
+                   _ledger(run)), _exchange, timed=True),
 }
 
 
@@ -116,29 +106,6 @@ NARROWEST, WIDEST = 0.65, 1.5
 """How wide an interval may be, relative to Welch's: a bootstrap of eight repeats gives about 0.85 of it."""
 CENTRE = 0.02
 """How far the value may be from the quotient of the medians: means, medians and geometric means differ."""
-
-
-def efficiency(images_per_sec_1, images_per_sec_n, n):
-    """Return `(value, low, high)`: the weak-scaling efficiency on n workers.
-
-    `low` and `high` are its 95 % interval. The throughputs are those of all
-    workers together. Both lists vary from repeat to repeat, and the interval
-    includes both variations. One way is a bootstrap: draw from each list, with
-    replacement, as many values as it has; divide the mean of the second by n
-    times the mean of the first; repeat this 10,000 times. The interval is from
-    the 2.5th to the 97.5th percentile. (Student's t is accepted, too.)
-
-    Args:
-        images_per_sec_1: Throughput of each repeat with one worker.
-        images_per_sec_n: Throughput of each repeat with n workers and the same
-            batch per worker.
-        n: Number of workers.
-
-    Raises:
-        ValueError: A list has fewer than two repeats, from which no interval
-            follows.
-    """
-    ...  # YOUR CODE
 
 
 NOISE = np.array([-1.1, 0.4, 1.5, -0.6, 0.1, -1.4, 0.9, 0.2])
@@ -186,21 +153,6 @@ def _expect_value(call, value: float, right: float, n: int) -> None:
     call.expect(near(right), "the value is not the efficiency of the middle of the repeats, speedup over workers")
 
 
-def excess(one, many, n):
-    """Return the seconds by which each entry of a ledger exceeds the ideal.
-
-    The ledger is that of n workers. With n ideal workers, every entry would
-    take 1/n of its time with one worker. The result is a dictionary.
-
-    Args:
-        one: Seconds per epoch with one worker: {"input": ..., "compute": ...,
-            "communication": ..., and so on}.
-        many: The same with n workers and the same batch per worker.
-        n: Number of workers.
-    """
-    ...  # YOUR CODE
-
-
 LEDGERS = (((0.4, 4.0, 0.0, 0.8, 0.2), (0.2, 2.0, 0.0, 0.4, 0.1), 2),
            ((0.4, 4.0, 0.0, 0.6, 0.2), (0.5, 2.2, 0.9, 0.3, 0.3), 2),
            ((0.1, 8.0, 0.0, 0.4, 0.1), (0.3, 2.1, 1.5, 0.4, 0.0), 4))
@@ -214,9 +166,10 @@ def _grade_excess(run: StudentFunction) -> str:
         call = run(*ledgers, n)
         call.expect(isinstance(call.value, Mapping) and set(call.value) == set(ENTRIES),
                     "the result is a dictionary with the entries of the ledger")
-        for entry, alone, together in zip(ENTRIES, one, many, strict=True):
-            value, ideal = number(call.value[entry]), close(together, alone / n)
-            call.expect(value is not None, f"the excess of {entry!r} is not a number")
+        values = numbers([call.value[entry] for entry in ENTRIES], len(ENTRIES))
+        call.expect(values, "an excess is not a number")
+        for entry, alone, together, value in zip(ENTRIES, one, many, values or [], strict=True):
+            ideal = close(together, alone / n)
             call.expect(not ideal or close(value, 0), f"{entry!r} takes exactly its ideal time, so its excess is 0")
             call.expect(close(value, together - alone / n),
                         f"the excess of {entry!r} must be its seconds minus the ideal; the ideal is 1/n of one "
@@ -225,16 +178,14 @@ def _grade_excess(run: StudentFunction) -> str:
 
 
 TASKS = {
-    "efficiency": code("Write the function that computes a scaling efficiency from repeated runs, with its 95 % "
-                       "interval.", efficiency, _grade_efficiency),
-    "excess": code("Write the function that says by how much each entry of the ledger exceeds the ideal.", excess,
-                   _grade_excess),
-    "bug": bug("lab04", symptoms={
+    "efficiency": code("images_per_sec_1, images_per_sec_n, n", _grade_efficiency),
+    "excess": code("one, many, n", _grade_excess),
+    "bug": bug({
         "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
         "the throughput does not grow": "compare the images/s with those of one worker: what is wrong is not the speed",
         "some images are left out of an epoch": RIGHT,
         "it never ends": "all workers call the same collectives in the same order",
-    }, lines={
+    }, {
         17: "it makes the weights equal at the start; the broadcast would do so, too",
         23: "the optimizer averages the gradients, as it should",
         28: RIGHT,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from labs.exercises.code_tasks import RIGHT, StudentFunction, arrays, bug, close, code, number
+from labs.exercises.code_tasks import RIGHT, StudentFunction, arrays, bug, close, code
 from labs.exercises.grading import Question, Record, grade_entries, grade_number, multi_worker, newest
 
 RUN = "labs run lab06_memory"
@@ -56,38 +56,15 @@ def _slope(answer, runs: list[Record]) -> str:
 
 
 QUESTIONS = {
-    "q1": Question("How much memory do the weights, the gradients and Adam's two moments of this run's network take on "
-                   "each worker, in float32?", "a number, in MiB (2^20 bytes)",
-                   newest("a network", f"`{RUN}`", lambda run: run["metrics"].get("parameters")), _fixed),
-    "q2": Question("What share of the network's parameters, and what share of a step's images, does each worker of "
-                   "this run hold?", '`{"parameters": ..., "images": ...}`, shares from 0 to 1',
-                   newest("several workers", f"`{RUN} --workers 2 --batch-size 32`",
-                          lambda run: multi_worker(run) and run["metrics"].get("parameters")), _held),
-    "q3": Question("How much memory does one more image per batch take? Fit a straight line to the trials of this "
-                   "search that fit into memory (table `trials`).", "a number, in MiB per image",
-                   newest("a search for the largest batch", f"`{RUN} --search batch_size`",
-                          lambda run: not multi_worker(run) and len(_tried(run)) > 1), _slope),
+    "q1": Question(newest("a network", f"`{RUN}`", lambda run: run["metrics"].get("parameters")), _fixed),
+    "q2": Question(newest("several workers", f"`{RUN} --workers 2 --batch-size 32`", lambda run: multi_worker(run)
+                   and run["metrics"].get("parameters")), _held),
+    "q3": Question(newest("a search for the largest batch", f"`{RUN} --search batch_size`", lambda run: not
+                   multi_worker(run) and len(_tried(run)) > 1), _slope),
 }
 
 
 # Code.
-
-def model_bytes(parameters, optimizer):
-    """Return the bytes that a worker holds for the model, whatever its batch.
-
-    These are the weights, their gradients, and what the optimizer keeps for
-    each parameter. All are float32 numbers.
-
-    Args:
-        parameters: P, the number of parameters.
-        optimizer: "sgd" (keeps nothing), "momentum" (SGD with momentum: the
-            velocity) or "adam" (two moments).
-
-    Raises:
-        ValueError: The optimizer is unknown.
-    """
-    ...  # YOUR CODE
-
 
 KEPT = {"sgd": 0, "momentum": 1, "adam": 2}
 """Numbers that each optimizer keeps for a parameter."""
@@ -97,33 +74,13 @@ def _grade_model_bytes(run: StudentFunction) -> str:
     for parameters in (1, 10_163, 557_443, run.whole(1000, 10**6)):
         for optimizer, kept in KEPT.items():
             call, right = run(parameters, optimizer), 4 * (2 + kept) * parameters
-            value = number(call.value)
-            call.expect(value is not None, "the result is a number of bytes")
-            call.expect(not close(value, right / 4), "that counts numbers; a float32 number has 4 bytes")
-            call.expect(not close(value, right - 4 * parameters),
-                        "one number per parameter is missing: weights, gradients, and what the optimizer keeps")
-            call.expect(close(value, right),
-                        "each parameter has its weight, its gradient, and as many numbers as the optimizer keeps")
+            call.expect_number(
+                right, "each parameter has its weight, its gradient, and as many numbers as the optimizer keeps", {
+                    "that counts numbers; a float32 number has 4 bytes": right / 4,
+                    "one number per parameter is missing: weights, gradients, and what the optimizer keeps":
+                        right - 4 * parameters})
     run.expect_value_error(1, "lion", because="nothing is known about this optimizer")
     return "weights, gradients and the optimizer's state of three optimizers, in bytes; others are refused"
-
-
-def workers_needed(fixed, per_image, global_batch, limit):
-    """Return the smallest number of workers that can take a step.
-
-    The workers divide the global batch; if it leaves a remainder, some of
-    them get one image more.
-
-    Args:
-        fixed: MiB that a worker holds whatever its batch: program and model.
-        per_image: MiB that each image of its batch adds.
-        global_batch: B, images per step of all workers together.
-        limit: MiB that one worker may hold.
-
-    Raises:
-        ValueError: No number of workers can take the step.
-    """
-    ...  # YOUR CODE
 
 
 NEEDS = ((400, 5.0, 64, 800, 1), (400, 5.0, 64, 600, 2), (400, 5.0, 65, 565, 2), (400, 5.0, 65, 560, 3),
@@ -137,9 +94,7 @@ def _grade_workers_needed(run: StudentFunction) -> str:
     for *given, right in (*NEEDS, drawn):
         fixed, per_image, batch, limit = given
         call = run(*given)
-        found = number(call.value)
-        call.expect(found is not None, "the result is a number of workers")
-        workers = found or 0.0
+        workers = call.number("the result is a number of workers")
         call.expect(workers == int(workers) and 1 <= workers <= batch, "the result is a whole number, and no "
                                                                       "worker is without an image")
         share = -(-batch // int(workers))
@@ -149,20 +104,6 @@ def _grade_workers_needed(run: StudentFunction) -> str:
     run.expect_value_error(400, 5.0, 64, 404, because="not even one image per worker fits")
     run.expect_value_error(900, 5.0, 64, 800, because="the model alone is too large, and every worker holds all of it")
     return "the fewest workers whose largest share fits; refused where one image per worker does not"
-
-
-def accumulate(gradients, images):
-    """Return the gradient of a batch from those of its micro-batches.
-
-    The loss is the mean over the images of the batch. The result is what one
-    backward pass over the whole batch would give.
-
-    Args:
-        gradients: The gradient of each micro-batch, an array: that of the mean
-            loss over its own images.
-        images: The number of images of each micro-batch.
-    """
-    ...  # YOUR CODE
 
 
 PIECES = ((16,), (16, 16), (16, 16, 16, 16), (20, 20, 20, 4))
@@ -186,24 +127,20 @@ def _grade_accumulate(run: StudentFunction) -> str:
 
 
 TASKS = {
-    "model_bytes": code("Write the function that says how many bytes a worker holds for the model.", model_bytes,
-                        _grade_model_bytes),
-    "workers_needed": code("Write the calculator: how many workers does a step need, and where does no number of "
-                           "workers help?", workers_needed, _grade_workers_needed),
-    "accumulate": code("Write the function that combines the gradients of the micro-batches.", accumulate,
-                       _grade_accumulate),
-    "bug": bug("lab06", symptoms={
+    "model_bytes": code("parameters, optimizer", _grade_model_bytes),
+    "workers_needed": code("fixed, per_image, global_batch, limit", _grade_workers_needed),
+    "accumulate": code("gradients, images", _grade_accumulate),
+    "bug": bug({
         "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
         "a second worker saves no memory": RIGHT,
         "some images are left out of an epoch": "the two shards together are all images",
         "it never ends": "all workers take equally many steps, and so call the same collectives",
-    }, lines={
+    }, {
         23: "each worker takes every size-th image: all images are used once",
         24: RIGHT,
         25: "every worker holds the whole network, as data parallelism does; what should two workers halve?",
         28: "it averages the gradients; the learning rate stays, because the global batch is meant to stay",
         32: "it trains on the worker's own images; how many of them at once?",
-    }, how="Compare with `labs launch 1 debugging/lab06.py`.",
-        reason="every worker takes the global batch, so its activations are those of one worker; the global batch has "
+    }, reason="every worker takes the global batch, so its activations are those of one worker; the global batch has "
                "doubled, and the epoch has half of the steps"),
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from labs.exercises.code_tasks import RIGHT, StudentFunction, bug, close, code, number
+from labs.exercises.code_tasks import RIGHT, StudentFunction, bug, close, code
 from labs.exercises.grading import (
     Question,
     Record,
@@ -19,7 +19,6 @@ from labs.exercises.grading import (
     newest,
     pair_with_one_worker,
 )
-from labs.exercises.timed import timed
 
 SWEEP = "`labs sweep lab07_vit --only backends`"
 PAIR = pair_with_one_worker(SWEEP, strong=True, may_differ=("backend", "traffic"))
@@ -59,36 +58,14 @@ def _winner(answer, runs: list[Record]) -> str:
 
 
 QUESTIONS = {
-    "q1": Question("How many bytes should all workers of this run together send per epoch, by the formula for a ring, "
-                   "given its number of parameters and steps?", "a number, in MB (1e6 bytes)",
-                   newest("several workers", "`labs run lab07_vit --workers 2`", lambda run: multi_worker(run) and
-                          run["metrics"].get("parameters") and run["history"]), _traffic),
-    "q2": Question("These runs have the same global batch, the first with one worker, the second with several. What "
-                   "is the speedup?", "a number", PAIR, timed(grade_speedup)),
-    "q3": Question("These are runs of the smallest network in your results that was trained by one worker and by "
-                   "several at the same global batch. How many workers trained it faster?", "a number of workers",
-                   _smallest, timed(_winner)),
+    "q1": Question(newest("several workers", "`labs run lab07_vit --workers 2`", lambda run: multi_worker(run) and
+                   run["metrics"].get("parameters") and run["history"]), _traffic),
+    "q2": Question(PAIR, grade_speedup, timed=True),
+    "q3": Question(_smallest, _winner, timed=True),
 }
 
 
 # Code.
-
-def patchify(images, patch):
-    """Return the patches of each image, as vectors.
-
-    The patches of an image go from left to right, then from top to bottom, as
-    one reads. So do the pixels of a patch, each with its channels. No loop is
-    needed: reshape, transpose, reshape.
-
-    Args:
-        images: An array [n, side, side, channels].
-        patch: Side of a patch in pixels; it divides the side of the image.
-
-    Returns:
-        An array [n, patches of an image, patch * patch * channels].
-    """
-    ...  # YOUR CODE
-
 
 def reference_patches(images: np.ndarray, patch: int) -> np.ndarray:
     """Return the patches; times the flattened kernel of Keras' Conv2D with this stride, they are its output."""
@@ -118,21 +95,6 @@ def _grade_patchify(run: StudentFunction) -> str:
         call.expect(close(inside, wanted), "the patches must be in reading order: left to right, then down")
         call.expect(close(value, right), "the pixels of a patch must be in reading order, each with its channels")
     return "the patches, in reading order; times the flattened kernel they are the output of Keras' Conv2D"
-
-
-def attention(q, k, v):
-    """Return each token's weighted mean of the values of all tokens, per head.
-
-    The weights of a token i are the softmax, over all tokens j, of
-    q[i] . k[j] / sqrt(size). They sum to 1. Heads do not mix.
-
-    Args:
-        q, k, v: Queries, keys and values: arrays [heads, tokens, size].
-
-    Returns:
-        An array [heads, tokens, size].
-    """
-    ...  # YOUR CODE
 
 
 def reference_attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, axis: int = 2) -> np.ndarray:
@@ -184,21 +146,6 @@ def _array(value: Any) -> np.ndarray:
         return np.array([])
 
 
-def crossover(gradient_bytes, image_seconds, global_batch):
-    """Return the bandwidth, in bit/s, above which two workers beat one.
-
-    The global batch is the same. A step takes one worker a + c B, and two
-    a + c B / 2 + x. The exchange x sends the gradients once over a link, in
-    both directions at the same time; its latency is neglected.
-
-    Args:
-        gradient_bytes: M, bytes of the gradients.
-        image_seconds: c, seconds per image of one worker.
-        global_batch: B, images of one step of all workers.
-    """
-    ...  # YOUR CODE
-
-
 LINKS = [(1e6, 0.001, 8), (4e6, 0.002, 32), (3_387_432, 0.0014, 128), (23_000_000, 2e-4, 64)]
 """Gradient bytes, seconds per image and global batch."""
 
@@ -206,30 +153,26 @@ LINKS = [(1e6, 0.001, 8), (4e6, 0.002, 32), (3_387_432, 0.0014, 128), (23_000_00
 def _grade_crossover(run: StudentFunction) -> str:
     for nbytes, seconds, batch in (*LINKS, (run.whole(10**6, 10**7), run.real(0.001, 0.01), run.whole(8, 99))):
         call = run(nbytes, seconds, batch)
-        value, right = number(call.value), 8 * nbytes / (seconds * batch / 2)
-        call.expect(value is not None, "the result is a number")
-        for factor, hint in {1 / 8: "that is in bytes per second; a byte has 8 bits",
-                             1 / 2: "the second worker saves only half of the images' time",
-                             2: "two workers exchange M bytes in each direction, at the same time",
-                             1 / 16: "a byte has 8 bits, and the second worker saves half of the images' time"}.items():
-            call.expect(not close(value, factor * right), hint)
-        call.expect(close(value, right), "at the crossover the exchange takes as long as the images that the second "
-                                         "worker takes over")
+        right = 8 * nbytes / (seconds * batch / 2)
+        call.expect_number(right, "at the crossover the exchange takes as long as the images that the second worker "
+                                  "takes over", {
+            "that is in bytes per second; a byte has 8 bits": right / 8,
+            "the second worker saves only half of the images' time": right / 2,
+            "two workers exchange M bytes in each direction, at the same time": 2 * right,
+            "a byte has 8 bits, and the second worker saves half of the images' time": right / 16})
     return "8 M / (c B / 2): the exchange takes as long as half of the images"
 
 
 TASKS = {
-    "patchify": code("Write the function that cuts images into patches.", patchify, _grade_patchify),
-    "attention": code("Write the attention of several heads.", attention, _grade_attention),
-    "crossover": code("Write the function that returns the bandwidth above which a second worker pays.", crossover,
-                      _grade_crossover),
-    "bug": bug("lab07", before="The script trains with a global batch of 32 images on any number of workers.",
-               how="Then type `labs launch 1 debugging/lab07.py`, and compare.", symptoms={
+    "patchify": code("images, patch", _grade_patchify),
+    "attention": code("q, k, v", _grade_attention),
+    "crossover": code("gradient_bytes, image_seconds, global_batch", _grade_crossover),
+    "bug": bug({
         "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
         "the global batch grows with the workers": RIGHT,
         "some images are left out of an epoch": "steps times images per step are all images, on one worker and on two",
         "it never ends": "all workers take the same number of steps",
-    }, lines={
+    }, {
         20: "the worker takes every size-th image, which is right",
         21: RIGHT,
         22: "the steps follow from the batch of one worker, and are equal on all",

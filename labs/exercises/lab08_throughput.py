@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labs.exercises.code_tasks import RIGHT, StudentFunction, bug, close, code, number
+from labs.exercises.code_tasks import RIGHT, StudentFunction, bug, close, code
 from labs.exercises.grading import (
     Question,
     Record,
@@ -13,7 +13,6 @@ from labs.exercises.grading import (
     pair_with_one_worker,
     ratio,
 )
-from labs.exercises.timed import timed
 from labs.pages import laws
 
 NOTEBOOK = "section 'A4: one node' of notebooks/lab08_throughput.ipynb"
@@ -42,67 +41,27 @@ def _input_share(answer, runs: list[Record]) -> str:
 
 
 QUESTIONS = {
-    "q1": Question("These runs have the same batch per worker and the same threads, the first with one worker, the "
-                   "second with several. What is the weak-scaling efficiency?", "a share, from 0 to 1",
-                   pair_with_one_worker(NOTEBOOK, may_differ=MAY_DIFFER), timed(grade_efficiency)),
-    "q2": Question("These runs have the same global batch. What share `s` of one worker's time is serial, by Amdahl's "
-                   "law? (Below 0 or above 1, no share explains this speedup.)", "a number",
-                   pair_with_one_worker(NOTEBOOK, strong=True, may_differ=MAY_DIFFER), timed(_serial)),
-    "q3": Question("What share of the images that the input alone can deliver does this run's training use? (Near 1, "
-                   "the input is the bottleneck.)", "a share, from 0 to 1",
-                   newest("a run with a measured input", "`labs run lab08_throughput`", lambda run:
-                          images_per_sec(run) and run["metrics"].get("input_images_per_sec")), timed(_input_share)),
+    "q1": Question(pair_with_one_worker(NOTEBOOK, may_differ=MAY_DIFFER), grade_efficiency, timed=True),
+    "q2": Question(pair_with_one_worker(NOTEBOOK, strong=True, may_differ=MAY_DIFFER), _serial, timed=True),
+    "q3": Question(newest("a run with a measured input", "`labs run lab08_throughput`", lambda run:
+                   images_per_sec(run) and run["metrics"].get("input_images_per_sec")), _input_share, timed=True),
 }
 
 
 # Code.
 
-def karp_flatt(n, speedup):
-    """Return the serial share s for which Amdahl's law gives this speedup.
-
-    It is the law, 1 / speedup = s + (1 - s) / n, solved for s.
-
-    Args:
-        n: Number of workers.
-        speedup: Their measured speedup over one worker.
-
-    Raises:
-        ValueError: n is below 2: on one worker every s gives a speedup of 1.
-    """
-    ...  # YOUR CODE
-
-
 def _grade_karp_flatt(run: StudentFunction) -> str:
     for n, speedup in ((2, 2), (2, 1), (4, 2.5), (8, 6.3), (8, 0.5), (8, 10.56), (run.whole(3, 9), run.real(1.2, 2.8))):
         call = run(n, speedup)
-        value, right = number(call.value), float(laws.amdahl_share(n, speedup))
-        call.expect(value is not None, "s is a number")
+        value = call.number("s is a number")
         call.expect(speedup != n or close(value, 0), "an ideal speedup needs no serial share")
         call.expect(speedup != 1 or close(value, 1), "no speedup at all means that everything is serial")
-        call.expect(close(value, right) or not close(value, (n - speedup) / (n - 1)),
-                    "that is Gustafson's share, (n - S) / (n - 1), which is for weak scaling")
-        call.expect(close(value, right) or not close(value, 1 - speedup / n), "that is 1 - S / n, which is 1 - E")
-        call.expect(close(value, right), "put your s into 1 / (s + (1 - s) / n): it is not this speedup")
+        call.expect_number(float(laws.amdahl_share(n, speedup)),
+                           "put your s into 1 / (s + (1 - s) / n): it is not this speedup", {
+            "that is Gustafson's share, (n - S) / (n - 1), which is for weak scaling": (n - speedup) / (n - 1),
+            "that is 1 - S / n, which is 1 - E": 1 - speedup / n})
     run.expect_value_error(1, 1, because="one worker says nothing about s")
     return "Amdahl's law with this s gives the speedup back; above n it is negative, below 1 it is above 1"
-
-
-def fit_amdahl(n, speedups):
-    """Return the serial share s of Amdahl's law that is nearest to the points.
-
-    The law is a line through the origin: 1/S - 1/n = s (1 - 1/n), or y = s x.
-    Least squares: the s with the smallest sum of (y - s x)^2 over the points
-    is sum(x y) / sum(x x).
-
-    Args:
-        n: Numbers of workers, a list.
-        speedups: Their speedups, in the same order.
-
-    Raises:
-        ValueError: There are fewer than two different numbers of workers above
-            1: the law passes through a single point, whether it holds or not.
-    """
-    ...  # YOUR CODE
 
 
 POINTS = (([2, 4], [1.6, 2.285714285714286]), ([1, 2, 4, 8], [1, 1.8, 3.0, 4.4]), ([2, 8], [1.9, 3.0]))
@@ -113,39 +72,23 @@ def _grade_fit_amdahl(run: StudentFunction) -> str:
     drawn = [2, 4, 8], [run.real(1.5, 1.9), run.real(2.2, 3.2), run.real(3.5, 6)]
     for n, speedups in (*POINTS, drawn):
         call = run(n, speedups)
-        value, right = number(call.value), laws.fit_amdahl(n, speedups)
-        if value is None:
-            call.expect(False, "s is a number")
-            continue
+        value = call.number("s is a number")
         shares = [float(laws.amdahl_share(*point)) for point in zip(n, speedups, strict=True) if point[0] > 1]
         call.expect(min(shares) - 1e-6 <= value <= max(shares) + 1e-6,
                     "the fitted s is not between the smallest and the largest s that a single point needs")
-        call.expect(close(value, right) or not close(value, sum(shares) / len(shares)),
-                    "that is the plain mean of the points' s; least squares gives points with a larger x more weight")
-        call.expect(close(value, right), "another s has a smaller sum of squares")
+        call.expect_number(laws.fit_amdahl(n, speedups), "another s has a smaller sum of squares", {
+            "that is the plain mean of the points' s; least squares gives points with a larger x more weight":
+                sum(shares) / len(shares)})
     for n, speedups in (([8], [6.3]), ([1, 8, 8], [1, 6.3, 6.4])):
         run.expect_value_error(n, speedups, because="these points lie on the law, whatever they are")
     return "the least-squares s; points at a single number of workers are refused"
-
-
-def input_bound(compute, reading, one_core):
-    """Return the images per second of a training, with its input.
-
-    Args:
-        compute: Images per second if the images are already in memory.
-        reading: Images per second that the input alone delivers.
-        one_core: Whether both take turns on one core, so that the seconds of
-            an image add up. Otherwise they run at the same time on separate
-            cores, and the slower one decides.
-    """
-    ...  # YOUR CODE
 
 
 def _grade_input_bound(run: StudentFunction) -> str:
     for compute, reading in ((1000, 1000), (1500, 1100), (60, 4000), (run.whole(50, 2000), run.whole(50, 2000))):
         for one_core in (False, True):
             call = run(compute, reading, one_core)
-            value, slower = number(call.value) or 0.0, min(compute, reading)
+            value, slower = call.number(), min(compute, reading)
             call.expect(value > 0, "the throughput is a positive number")
             call.expect(value <= slower * 1.000001, "no training is faster than its slower stage")
             if one_core:
@@ -158,17 +101,15 @@ def _grade_input_bound(run: StudentFunction) -> str:
 
 
 TASKS = {
-    "karp_flatt": code("Write the function that computes the share that Amdahl's law needs for one speedup.",
-                       karp_flatt, _grade_karp_flatt),
-    "fit_amdahl": code("Write the function that fits Amdahl's law to several speedups.", fit_amdahl, _grade_fit_amdahl),
-    "input_bound": code("Write the function that predicts a training's throughput from its input and its computation.",
-                        input_bound, _grade_input_bound),
-    "bug": bug("lab08", symptoms={
+    "karp_flatt": code("n, speedup", _grade_karp_flatt),
+    "fit_amdahl": code("n, speedups", _grade_fit_amdahl),
+    "input_bound": code("compute, reading, one_core", _grade_input_bound),
+    "bug": bug({
         "the workers end with different weights": "they begin equal and add equal gradients",
         "more threads compute than the node has cores": RIGHT,
         "some images are left out": "each worker makes its own images; none is left out",
         "the global batch changes with the number of workers": "the batch of one worker is the global batch over size",
-    }, lines={
+    }, {
         17: RIGHT,
         21: "the global batch is divided among the workers, as strong scaling has it",
         28: "the optimizer averages the gradients, as it should",

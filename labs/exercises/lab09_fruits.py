@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from labs.exercises.code_tasks import RIGHT, StudentFunction, bug, close, code, number
+from labs.exercises.code_tasks import RIGHT, StudentFunction, bug, close, code
 from labs.exercises.grading import (
     Question,
     Record,
@@ -21,7 +21,6 @@ from labs.exercises.grading import (
     newest,
     pair_with_one_worker,
 )
-from labs.exercises.timed import timed
 from labs.results import noise
 
 NOTEBOOK = "section 'F1: the winner on two workers' of notebooks/lab09_fruits.ipynb"
@@ -76,16 +75,10 @@ def _rest(answer, runs: list[Record]) -> str:
 
 
 QUESTIONS = {
-    "q1": Question("These runs have the same settings, the first with one worker, the second with several (except the "
-                   "learning rate rule, which one worker does not need). What is the speedup?", "a number",
-                   PAIR, timed(grade_speedup)),
-    "q2": Question("One of these three runs does not belong in a table that compares numbers of workers. Which one, "
-                   "and because of which setting?", '`{"run": its name, "setting": a name in its config}`',
-                   _pair_and_outlier, _outlier),
-    "q3": Question("What share of this run's `total_seconds` did the epochs after the first take? (Only these get "
-                   "shorter with more workers.)", "a share, from 0 to 1",
-                   newest("several workers", "`labs run lab09_fruits --workers 2`",
-                          lambda run: multi_worker(run) and _trained(run)), timed(_rest)),
+    "q1": Question(PAIR, grade_speedup, timed=True),
+    "q2": Question(_pair_and_outlier, _outlier),
+    "q3": Question(newest("several workers", "`labs run lab09_fruits --workers 2`", lambda run: multi_worker(run)
+                   and _trained(run)), _rest, timed=True),
 }
 
 
@@ -93,22 +86,6 @@ QUESTIONS = {
 
 FEWEST = 3
 """Earlier trials that the pruner needs."""
-
-
-def median_prune(values, earlier):
-    """Return whether to stop a trial after its newest epoch: True or False.
-
-    A trial is stopped if the best of its validation accuracies so far is
-    below the median of the earlier trials' accuracies at its newest epoch.
-    It goes on after its first epoch, and if there are fewer than three
-    earlier trials.
-
-    Args:
-        values: Its validation accuracies, one for each epoch so far.
-        earlier: A list of such lists: those of the earlier trials, each of
-            which has all epochs.
-    """
-    ...  # YOUR CODE
 
 
 A, B, C, D = [0.4, 0.6, 0.7, 0.8], [0.5, 0.5, 0.6, 0.7], [0.2, 0.3, 0.8, 0.9], [0.3, 0.9, 0.6, 0.6]
@@ -146,23 +123,6 @@ def _grade_median_prune(run: StudentFunction) -> str:
             "median at its newest epoch; that is Optuna's rule")
 
 
-def mcnemar(one, other):
-    """Return the p-value of McNemar's exact test: two models, same images.
-
-    Only the images that one model gets right and the other wrong count. If
-    the models are equally good, each of these n images favours the one or
-    the other like a fair coin. The p-value is the probability that n coins
-    fall at least as unevenly as seen, in either direction; it is at most 1,
-    and 1 if there is no such image. `math.comb(n, k)` is the number of ways
-    in which k of n coins show heads.
-
-    Args:
-        one: Whether the first model is right on each image, True or False.
-        other: The same for the second model, in the same order.
-    """
-    ...  # YOUR CODE
-
-
 COUNTS = ((0, 0, 3, 2), (5, 0, 0, 0), (0, 5, 0, 0), (5, 0, 6, 4), (1, 3, 2, 0), (2, 2, 1, 1), (12, 4, 10, 5))
 """Images that only the first, only the second, both and neither of two models get right."""
 
@@ -172,30 +132,28 @@ def _grade_mcnemar(run: StudentFunction) -> str:
         one, other = (np.repeat(right, counts).tolist() for right in ((True, False, True, False),
                                                                       (False, True, True, False)))
         call = run(one, other)
-        p, value = noise.mcnemar(one, other), number(call.value)
-        call.expect(value is not None, "the result is a number")
-        call.expect(p < 1 or close(value, p), "no image favours a model, or equally many favour each: every "
-                                              "outcome of the coins is at least as uneven")
-        call.expect(not close(value, p / 2), "that is one direction only; the other is as likely")
-        square = (counts[0] - counts[1]) ** 2 / max(counts[0] + counts[1], 1)
-        call.expect(close(p, 1) or not close(value, math.erfc(math.sqrt(square / 2))),
-                    "that is the chi-square approximation, which needs many images; compute the exact probability")
-        call.expect(close(value, p), f"{counts[0]} images are right only with the first and {counts[1]} only "
-                                     "with the second; toss one fair coin for each: p is the probability of a "
-                                     "split at least this uneven, in either direction")
+        p, square = noise.mcnemar(one, other), (counts[0] - counts[1]) ** 2 / max(counts[0] + counts[1], 1)
+        call.expect(p < 1 or close(call.number(), p), "no image favours a model, or equally many favour each: every "
+                                                      "outcome of the coins is at least as uneven")
+        call.expect_number(
+            p, f"{counts[0]} images are right only with the first and {counts[1]} only with the second; toss one fair "
+               "coin for each: p is the probability of a split at least this uneven, in either direction", {
+                "that is one direction only; the other is as likely": p / 2,
+                "that is the chi-square approximation, which needs many images; compute the exact probability":
+                    math.erfc(math.sqrt(square / 2))})
     return ("the share of outcomes of fair coins that are at least as uneven, in both directions; images that both get "
             "right, or both wrong, change nothing")
 
 
 TASKS = {
-    "median_prune": code("Write the rule by which the search stops a trial.", median_prune, _grade_median_prune),
-    "mcnemar": code("Write the paired test of two models on the same images.", mcnemar, _grade_mcnemar),
-    "bug": bug("lab09", symptoms={
+    "median_prune": code("values, earlier", _grade_median_prune),
+    "mcnemar": code("one, other", _grade_mcnemar),
+    "bug": bug({
         "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
         "the test accuracy is too good": RIGHT,
         "the workers train on the same images": "each worker takes every size-th of one common list",
         "it never ends": "all workers take equally many steps, and call the same collectives in the same order",
-    }, lines={
+    }, {
         20: RIGHT,
         23: "it divides the training images among the workers, as it should",
         26: "the batch of all workers is size times as large, so the learning rate may be, too",

@@ -9,9 +9,8 @@ from collections import Counter
 
 import numpy as np
 
-from labs.exercises.code_tasks import HASH, RIGHT, StudentFunction, bug, close, code, number, numbers
-from labs.exercises.grading import Question, Record, grade_choice, grade_number, images_per_sec, newest, shown
-from labs.exercises.timed import timed
+from labs.exercises.code_tasks import HASH, RIGHT, StudentFunction, bug, close, code, numbers
+from labs.exercises.grading import Question, Record, format_value, grade_choice, grade_number, images_per_sec, newest
 
 VALIDATED = newest("a run with a validation", "`labs run lab10_caltech --workers 2`",
                    lambda run: images_per_sec(run) and all("val_accuracy" in row for row in run["history"]))
@@ -67,36 +66,14 @@ def _reported(answer, runs: list[Record]) -> str:
 
 
 QUESTIONS = {
-    "q1": Question("What share of all images is left for training with this run's `test_split` and "
-                   "`validation_split`?", "a share, from 0 to 1", VALIDATED, _left),
-    "q2": Question("What share of an epoch's time is validation in this run, without the first epoch?",
-                   "a share, from 0 to 1", VALIDATED, timed(_cost)),
-    "q3": Question("Which epoch of this run has the best validation accuracy?", "an epoch, counted from 1",
-                   VALIDATED, _best),
-    "q4": Question("A report describes the network after the last epoch. Which figure may it give as its accuracy?",
-                   '`"accuracy"`, `"val_accuracy"`, `"val_accuracy of the best epoch"` or `"test_accuracy"`',
-                   VALIDATED, _reported),
+    "q1": Question(VALIDATED, _left),
+    "q2": Question(VALIDATED, _cost, timed=True),
+    "q3": Question(VALIDATED, _best),
+    "q4": Question(VALIDATED, _reported),
 }
 
 
 # Code.
-
-def subset(name, test_split, validation_split, seed):
-    """Return an image's subset: "training", "validation" or "test".
-
-    It depends only on the arguments. So it is the same on every
-    worker and in every job, and a file that is added moves no other. Python's
-    hash() of a text differs from process to process; that of hashlib does
-    not. The test is held out first: validation_split must not change it.
-
-    Args:
-        name: The file, such as "009.umbrella/009_0001.jpg".
-        test_split: Share of all images, on average.
-        validation_split: Share of the images that are not test images.
-        seed: Another seed gives another split.
-    """
-    ...  # YOUR CODE
-
 
 def reference_subset(name: str, test_split: float, validation_split: float, seed: int) -> str:
     """Return the subset of a name's point of [0, 1): first the test, then the validation."""
@@ -129,7 +106,8 @@ def _grade_subset(run: StudentFunction) -> str:
                                                             "subset: nothing but the arguments may decide")
     for call in calls[:50]:
         other = run.in_second_process(*call.args)
-        other.expect(other.value == call.value, f"in another process this image is {shown(call.value)}, and {HASH}")
+        other.expect(other.value == call.value,
+                     f"in another process this image is {format_value(call.value)}, and {HASH}")
     counts = Counter(call.value for call in calls)
     share = {each: counts[each] / len(FILES) for each in SUBSETS}
     call = calls[-1]
@@ -147,18 +125,6 @@ def _grade_subset(run: StudentFunction) -> str:
     return "each share is met on average, the test does not depend on validation_split, and a name keeps its subset"
 
 
-def global_accuracy(accuracies, counts):
-    """Return the accuracy over all images of all workers.
-
-    A worker without images reports nan, the result of 0 / 0.
-
-    Args:
-        accuracies: Share of right answers of each worker.
-        counts: Number of images of each worker; at least one is not 0.
-    """
-    ...  # YOUR CODE
-
-
 def reference_accuracy(accuracies: list[float], counts: list[int]) -> float:
     """Return the right answers of all workers over the images of all workers."""
     pairs = zip(accuracies, counts, strict=True)
@@ -174,34 +140,13 @@ def _grade_global_accuracy(run: StudentFunction) -> str:
     drawn = [run.real(0, 1) for _ in range(3)], [run.whole(1, 9) for _ in range(3)]
     for accuracies, counts in (*SHARDS, drawn):
         call, right = run(accuracies, counts), reference_accuracy(accuracies, counts)
-        empty = 0 in counts
-        call.expect(not (empty and isinstance(call.value, float) and math.isnan(call.value)),
+        call.expect(not (0 in counts and isinstance(call.value, float) and math.isnan(call.value)),
                     "a worker without images must not count; nan times 0 is nan")
-        value = number(call.value)
-        call.expect(value is not None, "the result is a number")
-        plain = np.nanmean(accuracies)
-        call.expect(close(plain, right) or not close(value, plain),
-                    "that is the mean over the workers; a worker with more images must count for more")
-        zero = np.nan_to_num(accuracies).mean()
-        call.expect(close(zero, right) or not close(value, zero), "that counts every worker alike, even one without "
-                                                                  "images")
-        call.expect(close(value, right), "the right answers of all workers, over the images of all workers")
+        call.expect_number(right, "the right answers of all workers, over the images of all workers", {
+            "that is the mean over the workers; a worker with more images must count for more":
+                float(np.nanmean(accuracies)),
+            "that counts every worker alike, even one without images": float(np.nan_to_num(accuracies).mean())})
     return "the right answers of all workers over the images of all workers; an empty shard changes nothing"
-
-
-def select(validation, test):
-    """Choose one of several networks, and return which accuracy to report.
-
-    Of equally good ones, the first is chosen.
-
-    Args:
-        validation: Validation accuracy of each network.
-        test: Test accuracy of each network, in the same order.
-
-    Returns:
-        The index of the chosen network, from 0, and the accuracy to report.
-    """
-    ...  # YOUR CODE
 
 
 NETWORKS = [([0.5], [0.4]), ([0.5, 0.75], [0.8, 0.6]), ([0.5, 0.75, 0.75], [0.3, 0.2, 0.9])]
@@ -229,18 +174,15 @@ def _grade_select(run: StudentFunction) -> str:
 
 
 TASKS = {
-    "subset": code("Write the function that gives an image its subset.", subset, _grade_subset),
-    "global_accuracy": code("Write the function that returns the accuracy of all workers together.", global_accuracy,
-                            _grade_global_accuracy),
-    "select": code("Write the function that chooses a network and says what to report.", select, _grade_select),
-    "bug": bug("lab10", before="The labels are coin flips: on new images, no network is right more than half of the "
-                               "time, apart from chance.",
-               how="Then type `labs launch 1 debugging/lab10.py`, and compare.", symptoms={
+    "subset": code("name, test_split, validation_split, seed", _grade_subset),
+    "global_accuracy": code("accuracies, counts", _grade_global_accuracy),
+    "select": code("validation, test", _grade_select),
+    "bug": bug({
         "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
         "the test accuracy is too good": RIGHT,
         "only the images of rank 0 are tested": "the accuracy is the mean over both workers",
         "it never ends": "all workers take equally many steps, and call the same collectives in the same order",
-    }, lines={
+    }, {
         20: RIGHT,
         22: "the worker takes every size-th of its training images, which is right if all workers have the same ones",
         26: "the optimizer averages the gradients, as it should",

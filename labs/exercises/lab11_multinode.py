@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from labs.exercises.code_tasks import RIGHT, StudentFunction, bug, close, code, number, numbers
+from labs.exercises.code_tasks import RIGHT, StudentFunction, bug, close, code, numbers
 from labs.exercises.grading import (
     Question,
     Record,
@@ -16,7 +16,6 @@ from labs.exercises.grading import (
     newest,
     pair_with_one_worker,
 )
-from labs.exercises.timed import timed
 from labs.pages import slurm_queue
 
 COMMAND = "`labs run lab11_multinode --workers 2`"
@@ -84,39 +83,14 @@ def _noise(answer, runs: list[Record]) -> str:
 
 
 QUESTIONS = {
-    "q1": Question(f"This run's settings are used on {NODES} nodes with {WORKERS_PER_NODE} workers each. What are "
-                   "the global batch, the learning rate by the linear rule, and the steps per epoch?",
-                   '`{"global_batch_size": ..., "scaled_lr": ..., "steps_per_epoch": ...}`',
-                   newest("a run", COMMAND, lambda run: run["history"]), _plan),
-    "q2": Question("What share of a step of this run would the exchange take, if none of it overlapped with "
-                   "computing?", "a share, from 0 to 1",
-                   newest("several workers", COMMAND, lambda run: multi_worker(run) and images_per_sec(run) and
-                          run["metrics"].get("allreduce_seconds")), timed(_share)),
-    "q3": Question("How far apart are the test accuracies of these two runs, in standard errors of their difference? "
-                   "(Below 1.96 it is noise.)", "a number",
-                   pair_with_one_worker(NOTEBOOK, strong=True, accept=_has_errors), _noise),
+    "q1": Question(newest("a run", COMMAND, lambda run: run["history"]), _plan),
+    "q2": Question(newest("several workers", COMMAND, lambda run: multi_worker(run) and images_per_sec(run) and
+                   run["metrics"].get("allreduce_seconds")), _share, timed=True),
+    "q3": Question(pair_with_one_worker(NOTEBOOK, strong=True, accept=_has_errors), _noise),
 }
 
 
 # Code.
-
-def plan(nodes, tasks, batch_size, images, lr, base_batch, rule):
-    """Return the settings that depend on the number of workers.
-
-    A dictionary: "global_batch_size"; "scaled_lr", the learning rate; and
-    "steps_per_epoch", where the last step may be smaller. With
-    k = global batch / base_batch, the rule "linear" multiplies lr by k,
-    "sqrt" by the root of k, and "none" leaves it.
-
-    Args:
-        nodes, tasks: Nodes, and tasks on each; one task is one worker.
-        batch_size: Images per worker and step.
-        images: Training images.
-        lr, base_batch: A learning rate, and the global batch it is for.
-        rule: "linear", "sqrt" or "none".
-    """
-    ...  # YOUR CODE
-
 
 JOBS = [(1, 1, 128, 1024, 0.001, 128, "linear"), (1, 2, 128, 1024, 0.001, 128, "linear"),
         (2, 1, 128, 1000, 0.001, 128, "none"), (2, 3, 128, 60_000, 0.001, 128, "sqrt"),
@@ -133,34 +107,20 @@ def _grade_plan(run: StudentFunction) -> str:
                  "scaled_lr": lr * {"linear": k, "sqrt": math.sqrt(k), "none": 1}[scaling]}
         value = call.value if isinstance(call.value, dict) else {}
         call.expect(set(value) == set(right), f"the result is a dictionary with the keys {', '.join(sorted(right))}")
-        got = {name: number(each) for name, each in value.items()}
-        call.expect(tasks == 1 or nodes == 1 or got["global_batch_size"] != batch * nodes,
+        found = numbers([value[name] for name in right], 3)
+        call.expect(found, "each entry is a number")
+        total, steps, scaled_lr = found or [math.nan] * 3
+        call.expect(tasks == 1 or nodes == 1 or total != batch * nodes,
                     "the global batch belongs to all workers of all nodes, not to one of each node")
-        call.expect(close(got["global_batch_size"] or math.nan, right["global_batch_size"]),
+        call.expect(close(total, right["global_batch_size"]),
                     "a step uses the images of all workers: nodes x tasks x batch_size")
-        call.expect(got["steps_per_epoch"] == right["steps_per_epoch"],
+        call.expect(steps == right["steps_per_epoch"],
                     "an epoch uses every image: the last step may be smaller, but it is a step")
-        call.expect(not (scaling == "linear" and base != batch and close(got["scaled_lr"] or math.nan, lr * size)),
+        call.expect(not (scaling == "linear" and base != batch and close(scaled_lr, lr * size)),
                     "k is the global batch / base_batch, not the number of workers")
-        call.expect(close(got["scaled_lr"] or math.nan, right["scaled_lr"]),
+        call.expect(close(scaled_lr, right["scaled_lr"]),
                     "the learning rate is lr times k, the root of k, or 1, by the rule")
     return "global batch, learning rate and steps follow from nodes x tasks"
-
-
-def step(nodes, compute, nbytes, bits_per_second):
-    """Return the seconds of a step on nodes with one worker each.
-
-    A step computes, then exchanges. In a ring of N nodes every node sends
-    2 (N - 1) / N times the gradients over its link, and receives as much at
-    the same time. Latency is neglected, and nothing overlaps.
-
-    Args:
-        nodes: N, from 1.
-        compute: Seconds of the computation on a node.
-        nbytes: Bytes of the gradients.
-        bits_per_second: Bandwidth of a node's link, in each direction.
-    """
-    ...  # YOUR CODE
 
 
 STEPS = [(1, 0.03, 1e6, 1e9), (2, 0.03, 1e6, 1e8), (4, 0.02, 4.8e6, 1e9), (8, 0.006, 4.8e6, 1e10)]
@@ -171,34 +131,16 @@ def _grade_step(run: StudentFunction) -> str:
     drawn = run.whole(3, 9), run.real(0.01, 0.1), run.whole(10**6, 10**7), 1e9
     for n, compute, nbytes, bandwidth in (*STEPS, drawn):
         call = run(n, compute, nbytes, bandwidth)
-        value, exchange = number(call.value), 2 * (n - 1) / n * 8 * nbytes / bandwidth
-        call.expect(value is not None, "the result is a number")
-        if n == 1:
-            call.expect(close(value, compute), "one node has nobody to exchange with")
-            continue
-        call.expect(not close(value, compute + exchange / 8), "a byte has 8 bits")
-        call.expect(not close(value, compute + exchange * n), "each chunk of a ring is 1 / N of the gradients")
-        call.expect(not close(value, compute + 8 * nbytes / bandwidth) or n == 2,
-                    "in a ring a node sends 2 (N - 1) / N times the gradients, which is 1 for two nodes only")
-        call.expect(not close(value, compute + exchange / 2), "a ring has two phases: reduce-scatter and all-gather")
-        call.expect(not close(value, max(compute, exchange)), "nothing overlaps here: the two times add up")
-        call.expect(close(value, compute + exchange), "a step is its computation and the ring's bytes over the link")
+        exchange = 2 * (n - 1) / n * 8 * nbytes / bandwidth
+        call.expect(n > 1 or close(call.number(), compute), "one node has nobody to exchange with")
+        call.expect_number(compute + exchange, "a step is its computation and the ring's bytes over the link", {
+            "a byte has 8 bits": compute + exchange / 8,
+            "each chunk of a ring is 1 / N of the gradients": compute + exchange * n,
+            "in a ring a node sends 2 (N - 1) / N times the gradients, which is 1 for two nodes only":
+                compute + 8 * nbytes / bandwidth,
+            "a ring has two phases: reduce-scatter and all-gather": compute + exchange / 2,
+            "nothing overlaps here: the two times add up": max(compute, exchange)})
     return "computation + 2 (N - 1) / N x 8 M / bandwidth"
-
-
-def start_times(jobs, nodes):
-    """Return the planned start of each job, in minutes, as a list.
-
-    All jobs are submitted at minute 0, and the list is the queue. The queue
-    is served in order: a job gets the earliest start at which enough nodes
-    are free until its limit, given the plan of all jobs before it. A later
-    job may start before an earlier one if it delays none: backfill.
-
-    Args:
-        jobs: A list of pairs: nodes, and time limit in minutes.
-        nodes: Nodes of the cluster; no job asks for more.
-    """
-    ...  # YOUR CODE
 
 
 QUEUES: list[tuple[list[tuple[int, int]], int]] = [
@@ -239,18 +181,15 @@ def _most_busy(jobs: Sequence[tuple[int, int]], starts: Sequence[float]) -> int:
 
 
 TASKS = {
-    "plan": code("Write the function that says what a job's nodes and tasks decide.", plan, _grade_plan),
-    "step": code("Write the function that predicts a step over a link.", step, _grade_step),
-    "start_times": code("Write the function that plans a queue with backfill.", start_times, _grade_starts),
-    "bug": bug("lab11", before="The script trains on one node and on several.",
-               how="On one node it prints what it should. So type `labs cluster up --nodes 2`, `labs cluster shell -- "
-                   "labs launch 2 debugging/lab11.py`, then `labs cluster down`: now each worker has a node.",
-               symptoms={
+    "plan": code("nodes, tasks, batch_size, images, lr, base_batch, rule", _grade_plan),
+    "step": code("nodes, compute, nbytes, bits_per_second", _grade_step),
+    "start_times": code("jobs, nodes", _grade_starts),
+    "bug": bug({
         "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
         "every node trains on all images": RIGHT,
         "some images are left out of an epoch": "the script prints how many different images it used: all",
         "it never ends": "all workers take the same number of steps",
-    }, lines={
+    }, {
         21: "the learning rate follows all workers, as the linear rule has it",
         23: "it averages the gradients of all workers on all nodes",
         28: "all workers have the same order in an epoch, which sharding needs, and another one in the next",

@@ -6,9 +6,8 @@ import json
 import re
 from collections import Counter
 
-from labs.exercises.code_tasks import RIGHT, StudentFunction, bug, close, code, number
+from labs.exercises.code_tasks import RIGHT, StudentFunction, bug, code
 from labs.exercises.grading import Question, Record, grade_entries, grade_number, newest
-from labs.exercises.timed import timed
 from labs.pages import survival
 
 COMMAND = "`labs run lab12_elastic --workers 2`"
@@ -64,32 +63,13 @@ def _idle(answer, runs: list[Record]) -> str:
 
 
 QUESTIONS = {
-    "q1": Question("This run was killed and resumed. On how many images did all its workers together train twice?",
-                   "a number of images", RESUMED, _twice),
-    "q2": Question("A worker dies at a random moment. How many steps are lost on average: with a checkpoint after each "
-                   "epoch, as in the first of these runs, and with the commits of the second?",
-                   '`{"checkpoint": ..., "elastic": ...}`, in steps',
-                   lambda records: RESUMED(records) + ELASTIC(records), _average),
-    "q3": Question("For how long did no worker train in this run, not counting the start?", "a number, in seconds",
-                   ELASTIC, timed(_idle)),
+    "q1": Question(RESUMED, _twice),
+    "q2": Question(lambda records: RESUMED(records) + ELASTIC(records), _average),
+    "q3": Question(ELASTIC, _idle, timed=True),
 }
 
 
 # Code.
-
-def load_latest(files):
-    """Return the step of the newest intact checkpoint, 0 if there is none.
-
-    A checkpoint is a JSON object with the key "step", in a file named
-    "step-STEP.json". A kill in the middle of a save leaves the beginning of a
-    file; a save that writes under another name first leaves it in a file whose
-    name ends in ".part".
-
-    Args:
-        files: What the checkpoints' folder holds: bytes by file name.
-    """
-    ...  # YOUR CODE
-
 
 def _checkpoint(step: int, cut: int | None = None) -> dict[str, bytes]:
     """Return a file with a checkpoint, or with its first bytes."""
@@ -125,26 +105,10 @@ def _grade_load_latest(run: StudentFunction) -> str:
     drawn = _checkpoint(step) | _checkpoint(step + 7, cut=5), "the newest file that is intact counts"
     for files, why in (*FOLDERS, drawn):
         call = run(files)
-        value = number(call.value)
-        call.expect(value is not None and value == int(value), "the result is a step, a whole number")
+        value = call.number("the result is a step, a whole number")
+        call.expect(value == int(value), "the result is a step, a whole number")
         call.expect(value == reference_latest(files), why)
     return "the newest intact checkpoint, whatever a kill has left beside it"
-
-
-def waste(interval, save, life, restart):
-    """Return the share of the clock that checkpoints and failures waste.
-
-    Each interval of training is followed by a save. A failure comes at a
-    random moment; it loses the training since the last save, and a restart.
-    To first order: add the two shares.
-
-    Args:
-        interval: T, seconds of training between two saves.
-        save: C, seconds of a save.
-        life: M, mean seconds between two failures.
-        restart: R, seconds of a restart.
-    """
-    ...  # YOUR CODE
 
 
 CLOCKS = [(100, 1, 1000, 0), (600, 0, 36_000, 300), (600, 6, 21_600, 300), (1200, 30, 86_400, 900)]
@@ -155,36 +119,15 @@ def _grade_waste(run: StudentFunction) -> str:
     drawn = run.whole(300, 900), run.whole(5, 30), run.whole(20_000, 90_000), run.whole(60, 600)
     for interval, save, life, restart in (*CLOCKS, drawn):
         call = run(interval, save, life, restart)
-        value = number(call.value)
-        call.expect(value is not None, "the result is a number, a share of the clock")
         right = survival.first_order(interval, save, life, restart)
-        for other, hint in {
-            save / interval + (interval + restart) / life: "a failure at a random moment loses half of an interval",
-            save / interval + interval / 2 / life: "after each failure there is a restart",
-            (interval / 2 + restart) / life: "each interval ends with a save",
-            save / life + (interval / 2 + restart) / life: "saves come once per interval, not once per failure",
-            100 * right: "a share is a number from 0 to 1, not in percent",
-        }.items():
-            call.expect(close(other, right) or not close(value, other), hint)
-        call.expect(close(value, right), "add the share of the saves, and what a failure costs divided by the time "
-                                         "between failures")
+        call.expect_number(right, "add the share of the saves, and what a failure costs divided by the time between "
+                                  "failures", {
+            "a failure at a random moment loses half of an interval": save / interval + (interval + restart) / life,
+            "after each failure there is a restart": save / interval + interval / 2 / life,
+            "each interval ends with a save": (interval / 2 + restart) / life,
+            "saves come once per interval, not once per failure": save / life + (interval / 2 + restart) / life,
+            "a share is a number from 0 to 1, not in percent": 100 * right})
     return "saves per interval, plus half an interval and a restart per failure; least near the root of 2 C M"
-
-
-def rest(order, seen, rank, size):
-    """Return the images that a worker trains on in the rest of an epoch.
-
-    After a reset there may be more or fewer workers than before. All of them
-    know how many images of the epoch have been used. Each image that is left
-    goes to one worker, and their counts differ by at most one.
-
-    Args:
-        order: The epoch's images in their shuffled order, a list.
-        seen: How many of them have been used, from the beginning of `order`.
-        rank: This worker, from 0.
-        size: Number of workers now.
-    """
-    ...  # YOUR CODE
 
 
 EPOCHS = [([3, 1, 2, 0], 0, 1), ([3, 1, 2, 0], 2, 1), ([3, 1, 2, 0], 0, 2), ([3, 1, 2, 0], 2, 2),
@@ -212,19 +155,15 @@ def _grade_rest(run: StudentFunction) -> str:
 
 
 TASKS = {
-    "load_latest": code("Write the function that chooses the checkpoint to resume from.", load_latest,
-                        _grade_load_latest),
-    "waste": code("Write the function that predicts the wasted share of the clock.", waste, _grade_waste),
-    "rest": code("Write the function that divides the rest of an epoch among the workers that are running now.", rest,
-                 _grade_rest),
-    "bug": bug("lab12", before="The script trains for two epochs, is interrupted in the middle of the second one, and "
-                               "resumes from its checkpoint.",
-               how="Each image should be used once per epoch.", symptoms={
+    "load_latest": code("files", _grade_load_latest),
+    "waste": code("interval, save, life, restart", _grade_waste),
+    "rest": code("order, seen, rank, size", _grade_rest),
+    "bug": bug({
         "the workers end with different weights": "they start from one seed, and every step averages the gradients",
         "some images are used twice in an epoch": RIGHT,
         "the checkpoint holds the weights of the start": "it is written after the steps up to the interruption",
         "it never ends": "all workers take the same number of steps in each start",
-    }, lines={
+    }, {
         20: "each epoch has a different order, equal on all workers and in both starts, which is right",
         21: "the step's images are the next ones of that order",
         22: "each worker takes every size-th image of the step, which is right",

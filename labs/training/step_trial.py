@@ -1,53 +1,52 @@
 """A trial of a train step that a student wrote: each worker takes a few steps with it and reports its weights.
 
-    mpirun -np 2 python -m labs.training.step_trial CHILD FOLDER NAME
+    mpirun -np 2 python -P step_trial.py CHILD FOLDER
 
-CHILD is the file that defines the function NAME of a cell. The cell is `step.py` in FOLDER. A worker writes `RANK.json`
-there before its first step, and again at its end, with its weights or with an error.
+CHILD is the file that defines the function of a cell, here of `step.py` in FOLDER. There a worker writes `RANK.json` at
+its end: its weights, or an error. Like CHILD, the program imports nothing of the kit.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import runpy
 import sys
-import traceback
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 import horovod_keras3 as hvd
-from labs.run import atomic
-from labs.run.text import printable
 
 STEPS, BATCH_SIZE, FEATURES, CLASSES = 3, 8, 4, 3
 
 
-def main(child: str, folder: Path, name: str) -> int:
+def main(child: str, folder: Path) -> int:
     """Take the steps on this worker, write its report, and return the exit code."""
     # Horovod: find the other worker.
     hvd.init()
-    rank, source, its = hvd.rank(), folder / "step.py", runpy.run_path(child)
-    report, (images, labels) = folder / f"{rank}.json", batches(hvd.size())
-    model, optimizer = network(), adam()
-    initial, step = weights(model), None
+    its, cell = runpy.run_path(child), (folder / "step.py").read_text(encoding="utf-8")
     try:
         with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):  # It may print without end.
-            step = its["define"](source.read_text(encoding="utf-8"), name, str(source), tf=tf)
-            atomic.write_json(report, {"started": True})
-            for number in range(STEPS):
-                step(model, images[number, rank], labels[number, rank], optimizer, hvd)
+            report = take_steps(its["define"](cell, "step", tf=tf))
     except BaseException as error:  # A student's function may raise anything, such as SystemExit.
-        plain = its["described"](error)
-        where = _where(error, str(source))
-        text = f"{type(error).__name__}{where}: {printable(' '.join(plain['text'].split())[:400])}"
-        atomic.write_json(report, {"error": text, "needs": "" if step else plain["needs"]})
-        return 1
-    atomic.write_json(report, {"steps": STEPS, "initial": initial, "final": weights(model),
-                               "alone": one_worker(images, labels)})
-    return 0
+        described = its["describe_error"](error)
+        report = described | {"error": f"{described['error']}{_find_line(error, cell)}: {described['text']}"}
+    (folder / f"{hvd.rank()}.json").write_text(json.dumps(report))
+    return int("error" in report)
+
+
+def take_steps(step: Any) -> dict[str, Any]:
+    """Take the steps, and return this worker's weights."""
+    images, labels = batches(hvd.size())
+    model, optimizer = network(), adam()
+    initial = weights(model)
+    for number in range(STEPS):
+        step(model, images[number, hvd.rank()], labels[number, hvd.rank()], optimizer, hvd)
+    return {"steps": STEPS, "initial": initial, "final": weights(model), "alone": one_worker(images, labels)}
 
 
 def batches(size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -87,11 +86,14 @@ def weights(model: tf.keras.Model) -> list[float]:
     return np.concatenate([weight.ravel() for weight in model.get_weights()]).tolist()
 
 
-def _where(error: BaseException, source: str) -> str:
+def _find_line(error: BaseException, cell: str) -> str:
     """Return the line of the cell that raised an error, as the middle of a sentence."""
-    lines = [frame.line for frame in traceback.extract_tb(error.__traceback__) if frame.filename == source]
-    return f" in `{lines[-1]}`" if lines else ""
+    line, trace = 0, error.__traceback__
+    while trace:
+        line = trace.tb_lineno if trace.tb_frame.f_code.co_filename == "step.py" else line
+        trace = trace.tb_next
+    return f" in `{cell.splitlines()[line - 1].strip()}`" if line else ""
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], Path(sys.argv[2]), sys.argv[3]))
+    sys.exit(main(sys.argv[1], Path(sys.argv[2])))

@@ -33,7 +33,8 @@ def repaired_script(lab: str) -> str:
 
 
 def solved(*questions: str, results_root=None) -> None:
-    """Answer questions from the records of real runs, and check that the answers are graded as right."""
+    """Answer questions from the records of real runs: the answers are right."""
     if importlib.util.find_spec("solutions"):
         for question in questions:
-            exercises.check(question, solution(question)(exercises.runs(question, results_root)), results_root)
+            runs = exercises.runs(question, results_root)
+            exercises.entries(question[:5])[question].grade(solution(question)(runs), runs)

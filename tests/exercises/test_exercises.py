@@ -1,8 +1,7 @@
-"""Graded questions: right answers pass, wrong ones get a hint, and neither needs the solutions."""
+"""Graded questions and guesses: right answers pass, wrong ones get a hint, and neither needs the solutions."""
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import shlex
@@ -14,21 +13,24 @@ import numpy as np
 import pytest
 
 from labs import exercises, lab10_caltech
-from labs.exercises import grading
+from labs.exercises import grading, judged
+from labs.lint import checker
 from labs.run import catalogue, command_line, options
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
 from tests.exercises import planted
 from tests.exercises.solved import solution, solved, with_solutions
+from tests.notebooks import committed
 
 LABS = catalogue.lab_names()
 
 
-def questions(lab: str) -> dict[str, grading.Question]:
-    return {name: entry for name, entry in exercises.entries(lab).items() if isinstance(entry, grading.Question)}
+def questions(lab: str) -> list[str]:
+    return [name for name, entry in exercises.entries(lab).items() if isinstance(entry, grading.Question)]
 
 
 QUESTIONS = [question for lab in LABS for question in questions(lab)]
+WRONG = [(f"{lab[:5]}.{number}", answer, hint) for lab in LABS for number, answer, hint in planted.of(lab).WRONG]
 
 
 @pytest.fixture(scope="module")
@@ -38,12 +40,13 @@ def results_root(tmp_path_factory):
 
 @with_solutions
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_grader_and_solution_agree(question, results_root, capsys):
+def test_grader_and_solution_agree_and_whatever_else_is_answered_is_wrong(question, results_root, capsys):
     exercises.check(question, solution(question)(exercises.runs(question, results_root)), results_root)
     assert capsys.readouterr().out.startswith(f"{question}: right: ")
-
-
-WRONG = [(f"{lab[:5]}.{number}", answer, hint) for lab in LABS for number, answer, hint in planted.of(lab).WRONG]
+    for answer in (None, "a lot", True, {}, [None], float("nan"), 10**400, object()):
+        with pytest.raises(AssertionError, match=rf"^{question}: "):
+            exercises.check(question, answer, results_root)
+    assert question in {name for name, *_ in WRONG}, "each question has a typical mistake"
 
 
 @with_solutions
@@ -55,30 +58,10 @@ def test_a_mistake_is_named_and_the_figure_is_not(question, answer, hint, result
     with pytest.raises(AssertionError, match=hint) as wrong:
         exercises.check(question, given, results_root)
     text = str(wrong.value)
-    assert text.startswith(f"{question}: ")
     assert all(f"{run['lab']}/{run['run']}" in text for run in runs)
     rest = text.replace(f"{given:.6g}", "") if isinstance(given, int | float) else text
     if isinstance(right, float) and not float(right).is_integer():
         assert not any(math.isclose(float(number), right, rel_tol=0.004) for number in re.findall(r"\d+\.\d+", rest))
-
-
-def test_every_question_has_a_typical_mistake():
-    assert {question for question, *_ in WRONG} == set(QUESTIONS)
-
-
-@pytest.mark.parametrize("question", QUESTIONS)
-def test_whatever_is_answered_a_grader_gets_an_assertion(question, results_root):
-    for answer in (None, "a lot", True, {}, [None], float("nan"), 10**400, object()):
-        with pytest.raises(AssertionError, match=rf"^{question}: "):
-            exercises.check(question, answer, results_root)
-
-
-def test_a_record_that_lacks_a_figure_is_named(tmp_path):
-    one, many = planted.made("lab02"), planted.made("lab02", 4)
-    del many["timings"]["total_seconds"]
-    planted.write(tmp_path, one, many)
-    with pytest.raises(AssertionError, match=rf"cannot be graded from .*lab02_horovod/{many['run']}: KeyError"):
-        exercises.check("lab02.q1", 1, tmp_path)
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
@@ -94,38 +77,31 @@ def test_a_run_that_is_not_there_is_named_with_what_makes_it(question, tmp_path)
     if action == "run":
         command_line.parse(catalogue.load_lab(lab), rest[2:] if rest[:1] == ["--workers"] else rest)
     else:
-        assert action == "sweep"
-        named = [sweep.name for sweep in catalogue.load_lab(lab).sweeps["demo"]]
-        assert set(rest) <= {"--only", *named}
-
-
-def test_a_question_may_be_named_by_a_short_lab_name_and_an_unknown_one_is_refused_in_one_line(results_root):
-    assert exercises.runs("lab4.q1", results_root) == exercises.runs("lab04.q1", results_root)
-    with pytest.raises(LabError, match=r"^unknown question '.*'; there are: lab04\.q1, .*q4, .*lab04\.bug$"):
-        exercises.check("lab04.q9", 1)
-    with pytest.raises(LabError, match=r"^unknown lab 'lab77'"):
-        exercises.check("lab77.q1", 1)
-
-
-def test_numbers_of_numpy_are_numbers_and_near_is_right(results_root):
-    for answer in (2.3, 2.31, np.float32(2.3)):
-        exercises.check("lab02.q1", answer, results_root)
+        sweeps = [sweep.name for sweep in catalogue.load_lab(lab).sweeps["demo"]]
+        assert (action, {*rest} <= {"--only", *sweeps}) == ("sweep", True)
 
 
 @with_solutions
-def test_an_answer_is_judged_as_labs_grade_reads_it(results_root):
-    """Its keys have become text in JSON, and numbers again."""
-    right = solution("lab04.q1")(exercises.runs("lab04.q1", results_root))
+def test_an_answer_is_judged_as_labs_grade_reads_it_and_a_record_that_lacks_a_figure_is_named(results_root, tmp_path):
+    """The keys of an answer have become text in JSON, and numbers again."""
+    right = solution("lab04.q1")(exercises.runs("lab4.q1", results_root))
     for key in (str, int, np.int64):
         exercises.check("lab04.q1", {key(batch): np.float64(value) for batch, value in right.items()}, results_root)
+    one, many = planted.made("lab02"), planted.made("lab02", 4)
+    del many["timings"]["total_seconds"]
+    planted.write(tmp_path, one, many)
+    with pytest.raises(AssertionError, match=rf"cannot be graded from .*lab02_horovod/{many['run']}: KeyError"):
+        exercises.check("lab02.q1", 1, tmp_path)
+    for question, problem in {"lab04.q9": r"question '.*'; there are: lab04\.q1, .*lab04\.bug$",
+                              "lab77.q1": r"lab 'lab77'"}.items():
+        with pytest.raises(LabError, match=f"^unknown {problem}"):
+            exercises.check(question, 1)
 
 
 def test_show_tells_all_of_them(results_root, capsys):
     exercises.show({"lab02.q1": 2.3, "lab02.q2": None, "lab02.q3": 31.25, "lab06.q2": 1}, results_root)
     output = capsys.readouterr().out
-    judged = [line.partition(" ")[0] for line in output.splitlines() if re.match("lab(?!.*: not saved)", line)]
-    assert judged == ["lab02.q1:", "lab02.q2:", "lab02.q3:", "lab06.q2:"]
-    assert "lab02.q2: no answer yet" in output
+    assert re.findall(r"(?m)^lab\d\d\.q\d: (\S+)", output) == ["right:", "no", "31.25", "the"]
 
 
 def test_a_real_run_of_lab_10_is_graded(tmp_path):
@@ -134,22 +110,28 @@ def test_a_real_run_of_lab_10_is_graded(tmp_path):
     solved(*questions("lab10"), results_root=tmp_path)
 
 
+def test_a_grader_says_what_lint_says_of_a_disturbed_record(tmp_path, capsys):
+    one, two = planted.made("lab02", epochs=4), planted.made("lab02", 4, 350, epochs=4)
+    exercises.check("lab02.q1", 3.5, planted.write(tmp_path / "quiet", one, two))
+    two["history"][2]["train_seconds"] *= 1.6
+    assert "Disturbed" not in capsys.readouterr().out
+    root = planted.write(tmp_path / "busy", one, two)
+    _, (finding,) = next(checker.verdicts([root]))
+    exercises.check("lab02.q1", 3.5, root)
+    assert finding.text.partition(": ")[2] in capsys.readouterr().out
+    with pytest.raises(AssertionError, match=r"is not right: .*Disturbed: .*Measure again"):
+        exercises.check("lab02.q1", 4, root)
+    exercises.check("lab02.q3", 8, root)
+    assert "Disturbed" not in capsys.readouterr().out, "a number of steps is what it is on a busy machine"
+
+
 # Which runs.
-
-def test_runs_of_lab_01_are_compared_on_the_same_images(tmp_path):
-    full = [planted.made("lab01", images=1024, batch_size=size) for size in (128, 8)]
-    padded = [planted.made("lab01", batch_size=size) for size in (128, 1024)]
-    again = planted.made("lab01", images=1024, batch_size=128)
-    for written, compared in (((*full, padded[0]), full[::-1]), (padded[1:], padded), ((again,), [full[1], again])):
-        planted.write(tmp_path, *written)
-        assert [run["run"] for run in exercises.runs("lab01.q3", tmp_path)] == [run["run"] for run in compared]
-
 
 def pair(*runs, **how) -> list[str]:
     return [run["run"] for run in grading.pair_with_one_worker("nothing", **how)(runs)]
 
 
-def test_runs_are_compared_with_one_worker_of_the_same_settings():
+def test_runs_are_compared_with_one_worker_of_the_same_settings(tmp_path):
     one, other = planted.made("lab02"), planted.made("lab02", base_lr=0.1)
     slow = planted.made("lab02", layout={"threads": 2})
     many, again = planted.made("lab02", 4, seed=2), planted.made("lab02", 4)
@@ -159,30 +141,28 @@ def test_runs_are_compared_with_one_worker_of_the_same_settings():
         pair(other, slow, many)
     on_gpus = planted.made("lab02", 4, layout={"gpus": 4})
     assert pair(slow, on_gpus)[0] == slow["run"], "threads do not matter there"
-
-
-def test_strong_scaling_is_compared_at_the_same_global_batch():
     one, small = planted.made("lab04", batch_size=64), planted.made("lab04", batch_size=16)
     many = planted.made("lab04", 4, batch_size=16)
     assert pair(one, small, many)[0] == small["run"]
-    assert pair(one, small, many, strong=True)[0] == one["run"]
+    assert pair(one, small, many, strong=True)[0] == one["run"], "the same global batch"
+    full = [planted.made("lab01", images=1024, batch_size=size) for size in (128, 8)]
+    padded = [planted.made("lab01", batch_size=size) for size in (128, 1024)]
+    for written, compared in (((*full, padded[0]), full[::-1]), (padded[1:], padded)):
+        planted.write(tmp_path, *written)
+        assert [run["run"] for run in exercises.runs("lab01.q3", tmp_path)] == [run["run"] for run in compared]
 
 
-# The notebooks, the command, and a clone without solutions.
+# The notebooks, and a clone without solutions.
 
 @pytest.mark.parametrize("lab", LABS)
-def test_a_notebook_ends_with_its_questions(lab):
-    asked = questions(lab)
-    assert 2 <= len(asked) <= 4
-    cells = json.loads((ROOT / f"notebooks/{lab}.ipynb").read_text())["cells"]
-    markdown, code = cells[-2:]
+def test_a_page_asks_the_lab_s_questions_and_judges_its_guesses(lab):
+    *cells, markdown, code = committed.cells(lab)
     text = "".join(markdown["source"])
-    assert f'`exercises.runs("{next(iter(asked))}")` returns their records' in text
-    lines = [f"* **{name}** {entry.text} *Answer: {entry.answer}.*" for name, entry in asked.items()]
-    assert text.endswith("\n\n" + "\n".join(lines))
-    names = re.findall(r'"(lab\d\d\.q\d)": None', "".join(code["source"]))
-    assert names == list(asked)
-    assert "".join(code["outputs"][0]["text"]) == "".join(f"{name}: no answer yet\n" for name in names)
+    assert re.findall(r"(?m)^\* \*\*(lab\d\d\.q\d)\*\* .* \*Answer: .*\.\*$", text) == questions(lab)
+    assert "".join(code["outputs"][0]["text"]) == "".join(f"{name}: no answer yet\n" for name in questions(lab))
+    source = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    guesses = re.findall(r"^(guess\w*) = ", source, re.M)
+    assert len(guesses) == len(re.findall(r"judged\((?:guess|mine)", source)) >= 6
 
 
 def test_without_the_solutions_and_without_tensorflow(tmp_path, results_root):
@@ -198,3 +178,32 @@ def test_without_the_solutions_and_without_tensorflow(tmp_path, results_root):
                           check=False)
     assert done.returncode == 0, done.stderr
     assert "lab02.q1: right: " in done.stdout
+
+
+NO_NUMBER = "the answer must be a number, such as 0.67 or 18760, not"
+
+
+@pytest.mark.parametrize(("guess", "right", "tolerance", "verdict"), [
+    (None, 1.53, {"within": 0.1}, "None"),
+    ({"a": None}, {"a": 1}, {}, "{'a': None}"),
+    (1.5, np.float64(1.53), {"within": 0.1}, "1.5: right: 1.53 (within 10% is right)"),
+    (0.5, 1.53, {"within": 0.1}, "0.5: not quite: 1.53 (within 10% is right)"),
+    (1e-7, 0.0, {"margin": 1e-6}, "1e-07: right: 0.0 (within 1e-06 is right)"),
+    (" Ring", "ring", {}, "' Ring': right"),
+    ("tree", "ring", {}, "'tree': not quite: 'ring'"),
+    (True, np.True_, {}, "True: right"),
+    (1, True, {}, "1: not quite: True"),
+    ((1, 1, 2), [1, 1, 2], {}, "(1, 1, 2): right"),
+    ([[4, 6]], [[4, 6], [4, 6]], {}, "[[4, 6]]: not quite: [[4, 6], [4, 6]]"),
+    ({"a": 2, "b": None}, {"a": 2, "b": 3}, {}, "{'a': 2, 'b': None}: incomplete: {'a': 2, 'b': 3}"),
+    ({"aa": 5}, {"a": 5}, {}, "{'aa': 5}: there is no 'aa'; the keys are 'a'"),
+    ([1, None], [1, 2], {}, "[1, None]: incomplete: [1, 2]"),
+    (128, {32, 128}, {}, "128: right"),
+    ("1.5", 1.5, {}, f"'1.5': {NO_NUMBER} '1.5'"),
+    ("67%", 0.67, {}, f"'67%': {NO_NUMBER} '67%'"),
+    ((18, 760), 18_760, {}, f"(18, 760): {NO_NUMBER} (18, 760)"),
+    ({"steps": "18,760"}, {"steps": 18_760}, {}, f"{{'steps': '18,760'}}: {NO_NUMBER} '18,760'"),
+    ("about equal", 2, {}, "'about equal': not quite: 2"),
+])
+def test_a_guess_is_judged(guess, right, tolerance, verdict):
+    assert judged(guess, right, **tolerance) == verdict

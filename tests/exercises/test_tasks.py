@@ -5,10 +5,8 @@ from __future__ import annotations
 import copy
 import difflib
 import inspect
-import json
 import math
 import re
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,72 +18,47 @@ from labs.run import catalogue
 from labs.run.paths import ROOT
 from tests.exercises import planted
 from tests.exercises.solved import repaired_script, solution, with_solutions
+from tests.notebooks import committed
 
 TASKS = {task: entry for lab in catalogue.lab_names() for task, entry in exercises.entries(lab).items()
          if isinstance(entry, code_tasks.Task)}
-CODE = [task for task, entry in TASKS.items() if entry.stub]
+CODE = [task for task, entry in TASKS.items() if entry.arguments]
 BUGS = [task for task in TASKS if task not in CODE]
-ON_WORKERS = "lab02.step"
-HERE = [task for task in CODE if task != ON_WORKERS]
+HERE = [task for task in CODE if not TASKS[task].on_workers]
 WRONG = [(f"{lab[:5]}.{name}", function, hint) for lab in catalogue.lab_names()
-         for name, function, hint in getattr(planted.of(lab), "WRONG_CODE", [])]
+         for name, function, hint in planted.of(lab).WRONG_CODE]
 
 
 # Functions.
 
-def graded(task: str, function: Callable, seed: int = 0) -> str:
-    """Return what the grader of a task says of a function that runs here."""
-    return TASKS[task].grade(planted.asked(function), seed, doc=function.__doc__ or "")
-
-
 @with_solutions
 @pytest.mark.parametrize("task", HERE)
-def test_a_solution_passes_with_the_inputs_of_any_student(task, capsys):
+def test_a_solution_passes_and_a_table_of_another_students_answers_does_not(task, capsys):
     exercises.check(task, solution(task))
     assert capsys.readouterr().out.startswith(f"{task}: right: ")
-    for seed in range(1, 20):
-        graded(task, solution(task), seed)
-
-
-@with_solutions
-@pytest.mark.parametrize("task", HERE)
-def test_a_table_of_another_students_answers_is_wrong(task):
-    answers = {}
+    answers: dict[str, Any] = {}
 
     def remember(*args):
-        text = repr(args)
-        return answers.setdefault(text, solution(task)(*args)) if seed == 1 else answers[text]
+        return answers.setdefault(repr(args), solution(task)(*args)) if len(answers) < most else answers[repr(args)]
 
-    remember.__doc__ = solution(task).__doc__
-    seed = 1
-    graded(task, remember, seed)
-    seed = 2
-    with pytest.raises(AssertionError, match=r"KeyError|`adam` was called for 0 weights"):
-        graded(task, remember, seed)
-
-
-@pytest.mark.parametrize(("task", "function", "hint"), WRONG)
-def test_a_wrong_function_is_refused_with_the_property_that_it_breaks(task, function, hint):
-    with pytest.raises(AssertionError, match=hint) as wrong:
-        graded(task, function)
-    assert re.match(rf"`{TASKS[task].stub.__name__}\(\w+=.*\)` (returned|raised) ", str(wrong.value))
+    remember.__doc__, most = solution(task).__doc__, math.inf
+    for seed in range(1, 9):
+        planted.grade_here(task, remember, seed)
+    most = 0
+    with pytest.raises(AssertionError, match="KeyError"):
+        planted.grade_here(task, remember, 9)
 
 
-def values(nested: Any) -> list[float]:
+def flatten(nested: Any) -> list[float]:
     """Return all numbers in a nested value; a text has none."""
-    if isinstance(nested, str):
-        return []
-    if isinstance(nested, dict):
-        return values(list(nested.values()))
-    if isinstance(nested, list | tuple | np.ndarray):
-        return [each for item in nested for each in values(item)]
-    return [float(nested)]
+    if isinstance(nested, dict | list | tuple | np.ndarray):
+        return [each for item in (nested.values() if isinstance(nested, dict) else nested) for each in flatten(item)]
+    return [] if isinstance(nested, str) else [float(nested)]
 
 
 @with_solutions
 @pytest.mark.parametrize(("task", "function", "hint"), WRONG)
-def test_a_hint_never_has_the_right_result(task, function, hint, monkeypatch):
-    """It has the arguments, what came out, and words; a few small whole numbers are common in words, too."""
+def test_a_hint_names_the_property_that_is_broken_and_not_the_result(task, function, hint, monkeypatch):
     calls: list[tuple] = []
     properties: list[str] = []
     expect = code_tasks.Call.expect
@@ -100,13 +73,12 @@ def test_a_hint_never_has_the_right_result(task, function, hint, monkeypatch):
 
     remember.__doc__ = function.__doc__
     monkeypatch.setattr(code_tasks.Call, "expect", note)
-    with pytest.raises(AssertionError):
-        graded(task, remember)
+    with pytest.raises(AssertionError, match=hint) as wrong:
+        planted.grade_here(task, remember)
+    assert re.match(rf"`{task[6:]}\(\w+=.*\)` (returned|raised) ", str(wrong.value))
     if properties:  # Otherwise it raised an error, or should have.
-        right = solution(task)(*calls[-1])
-        assert code_tasks.shown(right) not in properties[0]
         mentioned = [float(number) for number in re.findall(r"\d+\.?\d*", properties[0])]
-        distinct = [value for value in values(right) if value > 4 or not math.isclose(value, round(value))]
+        distinct = [value for value in flatten(solution(task)(*calls[-1])) if value > 4 or value % 1]
         assert not [value for value in distinct if any(math.isclose(value, each, rel_tol=1e-3) for each in mentioned)]
 
 
@@ -118,7 +90,7 @@ ODD = [None, "a lot", True, {}, float("nan"), -1, [None], [[1], [1, 2]], (1, 2, 
 def test_whatever_a_function_returns_a_grader_gets_an_assertion(task):
     for returned in ODD:
         with pytest.raises(AssertionError):
-            graded(task, lambda *args, returned=returned: returned)
+            planted.grade_here(task, lambda *args, returned=returned: returned)
     with pytest.raises(AssertionError, match=rf"^{task}: the answer is the function"):
         exercises.check(task, 1)
 
@@ -254,7 +226,7 @@ SAME = "import functools\ndef same(f):\n    @functools.wraps(f)\n    def g(*a):\
     "class R:\n    def __call__(self, a):\n        return a\nrest = R()\n"])
 def test_the_cell_of_a_function_is_that_which_defines_it(cell):
     same = planted.cell(SAME)["same"]
-    assert fresh_process.cell_of(planted.cell(cell, same=same, np=np)["rest"])[0] == cell
+    assert fresh_process.find_cell(planted.cell(cell, same=same, np=np)["rest"])[0] == cell
 
 
 def test_a_function_that_the_cell_does_not_give_is_not_judged_as_another():
@@ -263,104 +235,46 @@ def test_a_function_that_the_cell_does_not_give_is_not_judged_as_another():
         exercises.check("lab04.excess", page["mine"])
 
 
-def test_what_a_cell_prints_is_shown_and_cut(capsys):
-    cell = "print('\\x1b[2J')\ndef rest(*args):\n    print('x' * 10**6)\n"
-    with pytest.raises(AssertionError, match="no answer yet"):
-        fresh_process.grade("lab12.rest", TASKS["lab12.rest"], cell, "s1")
-    assert re.fullmatch(r"\\x1b\[2J\nx+\.\.\. \(1,000,006 characters\)\n", capsys.readouterr().out)
-
-
-def test_a_student_gets_the_same_inputs_each_time_and_another_student_others(capsys):
-    task, cell = "lab12.rest", REST % "print(order, seen, size) or order[seen:][rank::size]"
-    said = []
-    for owner in ("s1", "s1", "s2"):
-        fresh_process.grade(task, TASKS[task], cell, owner)
-        said.append(capsys.readouterr().out)
-    assert said[0] == said[1] != said[2]
-
-
 VALUES = [None, True, 3, -2**70, 1.5, math.inf, "text", [1, [2, [3]]], {1: {"a": [None]}, 0.5: 0.1}]
 
 
-def test_a_function_gets_copies_returns_plain_data_and_calls_arguments_that_are_functions():
-    """As `adam` in lab 13; its errors pass through."""
-    def half(value):
-        if value < 0:
-            raise ValueError("negative")
-        return np.float64(value / 2)
-
-    cell = ("def f(values, array, half):\n    'Drop.'\n    array[0] = half(3)\n    values.append(object())\n"
-            "    return values[:-1], {np.int8(2): {half(array[1])}}, np.eye(1, dtype=bool), (b'', np.str_('a'))\n")
-    with fresh_process.started(cell, "f") as function:
-        answer = function.call([VALUES, np.ones(2), half])
-        assert answer.value == [VALUES, {2: [0.5]}, [[True]], ["a bytes", "a"]]
-        assert (function.doc, answer.args[1], answer.args[0][-1]) == ("Drop.", [1.5, 1.0], "a object")
-        refused = function.call([[], -np.ones(2), half])
-        assert (refused.problem, refused.refused) == ("ValueError: negative", True)
-
-
-def test_a_docstring_may_say_that_the_remainder_is_dropped():
-    cell = ("def shard(indices, rank, size, epoch, seed):\n    'Remainder: drop.'\n"
-            "    order = np.random.default_rng([seed, epoch]).permutation(indices)\n"
-            "    return order[:len(order) // size * size].reshape(size, -1)[rank]\n")
-    assert "(the remainder dropped)" in fresh_process.grade("lab02.shard", TASKS["lab02.shard"], cell, "s1")
+def test_a_function_gets_copies_and_returns_plain_data():
+    cell = ("def f(values, array):\n    'Drop.'\n    array[0] = 1.5\n    values.append(object())\n"
+            "    return values[:-1], {np.int8(2): {array[1]}}, np.eye(1, dtype=bool), (b'', np.str_('a'))\n")
+    with fresh_process.start_process(cell, "f") as function:
+        answer = function.call([VALUES, np.ones(2)])
+    assert answer["value"] == [VALUES, {2: [1.0]}, [[True]], ["a bytes", "a"]]
+    assert (function.doc, answer["args"][1], answer["args"][0][-1]) == ("Drop.", [1.5, 1.0], "a object")
 
 
 # The pages' cells.
 
 @with_solutions
 @pytest.mark.parametrize("task", TASKS)
-def test_the_page_has_the_stub_with_its_hole_and_has_run_it(task):
-    stub = TASKS[task].stub
-    name = stub.__name__ if stub else "bug"
-    page = json.loads((ROOT / f"notebooks/{catalogue.resolve(task[:5])}.ipynb").read_text())
-    (cell,) = [each for each in page["cells"] if f'exercises.show({{"{task}": {name}}})' in "".join(each["source"])]
+def test_the_page_has_the_task_and_has_run_it(task):
+    arguments, name = ", ".join(TASKS[task].arguments), task.partition(".")[2]
+    (cell,) = [each for each in committed.cells(catalogue.resolve(task[:5]))
+               if f'exercises.show({{"{task}": {name}}})' in "".join(each["source"])]
     assert "".join(cell["outputs"][0]["text"]).startswith(f"{task}: no answer yet")
-    if stub:
-        source = "".join(cell["source"])
-        assert inspect.getsource(stub) in source
-        assert inspect.getsource(stub).endswith("    ...  # YOUR CODE\n")
+    source = "".join(cell["source"])
+    if arguments:
+        assert re.search(rf'def {name}\({arguments}\):\n    """.*\n    \.\.\.  # YOUR CODE\n', source, re.DOTALL)
         assert max(map(len, source.splitlines())) <= 79, "a longer line is cut at the edge of the page"
-        assert inspect.signature(solution(task)) == inspect.signature(stub)
-        assert name == task.partition(".")[2]
+        assert list(inspect.signature(solution(task)).parameters) == arguments.split(", ")
 
 
 # Scripts with a planted bug. tests/exercises/test_tasks_on_workers.py runs them.
-
-def scripts(task: str) -> tuple[list[str], list[str]]:
-    """Return the lines of the script with the bug, and of the repaired one."""
-    lab = task.partition(".")[0]
-    return (ROOT / f"debugging/{lab}.py").read_text().splitlines(), repaired_script(lab).splitlines()
-
 
 @with_solutions
 @pytest.mark.parametrize("task", BUGS)
 def test_the_bug_is_in_the_line_of_the_answer(task, capsys):
     exercises.check(task, solution(task))
     assert f"{task}: right: " in capsys.readouterr().out
-    broken, repaired = scripts(task)
+    lab = task.partition(".")[0]
+    broken, repaired = (ROOT / f"debugging/{lab}.py").read_text().splitlines(), repaired_script(lab).splitlines()
     blocks = difflib.SequenceMatcher(None, broken, repaired).get_opcodes()
     (changed,) = [first for tag, first, *_ in blocks if tag != "equal"]
     assert solution(task)["line"] == f"line {changed + 1}"
-    assert 30 <= len(broken) <= 50
-
-
-CANDIDATES = {
-    "lab01.bug": {24: "mine = ", 27: "DistributedOptimizer", 31: "log.write_text", 36: "log.open", 39: "A barrier"},
-    "lab02.bug": {19: "hvd.rank()", 20: "mine = ", 25: "DistributedOptimizer", 27: "callbacks = []", 31: "allgather"},
-    "lab03.bug": {22: "mine = ", 23: "batch_size = ", 24: "learning_rate = ", 26: "DistributedOptimizer",
-                  28: "Broadcast"},
-    "lab04.bug": {17: "set_random_seed", 23: "DistributedOptimizer", 28: "order = ", 29: "mine = ", 33: "allgather"},
-    "lab05.bug": {22: "mine = ", 25: "DistributedOptimizer", 30: "model.fit", 33: "reached = ", 34: "hvd.broadcast("},
-    "lab06.bug": {23: "mine = ", 24: "batch_size = ", 25: "Conv2D(16", 28: "DistributedOptimizer", 32: "model.fit"},
-    "lab07.bug": {20: "mine = ", 21: "batch_size = ", 22: "steps = ", 25: "DistributedOptimizer", 27: "Broadcast"},
-    "lab08.bug": {17: "threads = ", 21: "batch = ", 28: "DistributedOptimizer", 30: "Broadcast", 36: "images_per_sec"},
-    "lab09.bug": {20: "held_out = ", 23: "train = ", 26: "DistributedOptimizer", 28: "Broadcast", 32: "model.evaluate"},
-    "lab10.bug": {20: "order = ", 22: "mine = ", 26: "DistributedOptimizer", 28: "Broadcast", 32: "hvd.allreduce("},
-    "lab11.bug": {21: "learning_rate = ", 23: "DistributedOptimizer", 28: "order = ", 29: "mine = ", 31: "allgather"},
-    "lab12.bug": {20: "order = ", 21: "batch = ", 22: "mine = ", 38: "np.savez", 43: 'saved["step"]'},
-    "lab13.bug": {17: "shard = ", 21: "mine = ", 33: "reducescatter", 35: "second = ", 37: "allgather"},
-}
 
 
 def complaint(task: str, answer: Any) -> str:
@@ -371,29 +285,23 @@ def complaint(task: str, answer: Any) -> str:
     return ""
 
 
+@with_solutions
 @pytest.mark.parametrize("task", BUGS)
-def test_every_other_line_and_symptom_is_refused_with_a_reason(task):
-    broken = (ROOT / f"debugging/{task.partition('.')[0]}.py").read_text().splitlines()
-    choices = {name: re.findall(pattern, TASKS[task].text) for name, pattern in (
-        ("symptom", r'`"([^"]+)"`'), ("line", r"(?<=[( ])\d+(?=[,)])"))}
-    assert list(map(int, choices["line"])) == list(CANDIDATES[task])
-    assert all(text in broken[number - 1] for number, text in CANDIDATES[task].items())
-    refused = dict.fromkeys(choices, 0)
-    for symptom in choices["symptom"]:
-        for line in choices["line"]:
-            if hint := complaint(task, {"symptom": symptom, "line": f"line {line}"}):
-                wrong = re.fullmatch(rf"{re.escape(task)}: (symptom|line): .* is not right: \w.{{20,}}", hint)
-                assert wrong, hint
-                refused[wrong[1]] += 1
-    assert refused == {"symptom": 5 * (len(choices["symptom"]) - 1), "line": 4}
-
-
-def test_a_line_may_be_a_number_and_an_answer_has_two_parts(capsys):
-    for line in (27, "27", "Line 27"):
-        exercises.check("lab02.bug", {"symptom": "the workers end with different weights", "line": line})
-    assert capsys.readouterr().out.count("right: ") == 3
-    with pytest.raises(AssertionError, match=r"the answer is {'symptom': \.\.\., 'line': \.\.\.}"):
-        exercises.check("lab02.bug", "line 1")
+def test_every_other_line_and_symptom_of_the_page_is_refused_with_a_reason(task):
+    (text,) = ["".join(cell["source"]) for cell in committed.cells(catalogue.resolve(task[:5]))
+               if "".join(cell["source"]).startswith("### Find the bug")]
+    symptoms = re.search(r"What is the symptom \((.*?)\), and", text)[1].replace('`"', '"').replace('"`', '"')
+    lines = re.search(r"which line causes it \((.*?)\)", text)[1].split(", ")
+    right = solution(task)
+    for symptom in re.findall(r'"([^"]+)"', symptoms):
+        refused = re.search(r"symptom: .* is not right: \w.{20,}", complaint(task, right | {"symptom": symptom}))
+        assert bool(refused) == (symptom != right["symptom"])
+    for line in lines:
+        for form in (line, int(line), f"Line {line}"):
+            refused = re.search(r"line: .* is not right: \w.{20,}", complaint(task, right | {"line": form}))
+            assert bool(refused) == (f"line {line}" != right["line"])
+    assert len(lines) == 5
+    assert complaint(task, "line 1").endswith("the answer is {'symptom': ..., 'line': ...}, not 'line 1'")
 
 
 # The rubric.
@@ -401,9 +309,8 @@ def test_a_line_may_be_a_number_and_an_answer_has_two_parts(capsys):
 @with_solutions
 @pytest.mark.parametrize("lab", catalogue.lab_names())
 def test_every_open_question_has_a_model_answer_and_points(lab):
-    cells = json.loads((ROOT / f"notebooks/{lab}.ipynb").read_text())["cells"]
-    (questions,) = ["".join(cell["source"]).partition("## Questions\n")[2] for cell in cells
-                    if "## Questions\n" in "".join(cell["source"])]
+    (questions,) = [text.partition("## Questions\n")[2] for cell in committed.cells(lab)
+                    if "## Questions\n" in (text := "".join(cell["source"]))]
     sections = re.split(r"^## Lab ", (ROOT / "solutions/rubric.md").read_text(), flags=re.MULTILINE)
     (section,) = [text for text in sections if text.startswith(f"{int(lab[3:5])}:")]
     answers = re.split(r"^(?=\*\*\d+\. )", section, flags=re.MULTILINE)[1:]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
-import contextlib
 import dataclasses
-import io
 import os
 from collections import defaultdict
 from collections.abc import Sequence
@@ -28,8 +26,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = ("Grade all hand-ins (`labs handin`) below a folder: questions from the records in them, "
                           "functions in a container without a network and other files. Needs no TensorFlow.")
     parser.add_argument("folder", type=usage.path, metavar="FOLDER", help="the folder with the hand-ins")
-    parser.add_argument("--for", dest="form", choices=("plain", "moodle", "canvas"), default="plain",
-                        help="the columns of grades.csv; plain has everything")
     parser.add_argument("--policy", type=usage.path, default=policy.DEFAULT,
                         help="points and lateness; default: grading/policy.toml")
     parser.add_argument("--output", type=usage.path, help="the folder to write; default: graded in FOLDER")
@@ -45,15 +41,15 @@ def main(args: argparse.Namespace) -> None:
     if not paths:
         raise LabError(f"{args.folder} has no hand-in; `labs handin LAB` writes one")
     where = None if args.trust else container.command()
+    every = list(map(judge.read, paths))
     with (terminal.ticking(f"labs: grading {plural(len(paths), 'hand-in')},"),
-          contextlib.redirect_stdout(io.StringIO()),  # Takes what functions print that run without a container.
           concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool):
-        every = list(pool.map(lambda path: judge.judge(path, rules, where), paths))
-    graded, conflicts = _settled(every, args.folder)
-    copies = evidence.copies([one.hand_in for one in graded if one.hand_in and not one.problem])
+        every = list(pool.map(lambda each: judge.judge(each, rules, where), every))
+    graded, conflicts = _settle(every, args.folder)
+    copies = evidence.copies([each.hand_in for each in graded if each.hand_in and not each.problem])
     with usage.writing_to("--output"):
-        _write(output, graded, copies, conflicts, others, args.form)
-    bad = sum(bool(one.problem) for one in graded)
+        _write(output, graded, copies, conflicts, others)
+    bad = sum(bool(each.problem) for each in graded)
     sharing = {student for students, _ in copies for student in students} - {evidence.KIT}
     print(f"{plural(len(graded), 'hand-in')}, {bad} not graded; {plural(len(others), 'other file')}; "
           f"{plural(len(sharing), 'student')} with something in common")
@@ -70,19 +66,14 @@ def find(folder: Path, left_out: set[Path]) -> tuple[list[Path], list[str]]:
             paths.append(here)
             folders.clear()
             continue
-        links = [name for name in folders if (here / name).is_symlink()]  # They are not followed.
-        for path in (here / name for name in [*names, *links]):
-            name = path.relative_to(folder).as_posix()
-            if hand_ins.JUNK.fullmatch(name):
-                continue
-            if path.suffix.lower() in ARCHIVES and not path.is_symlink():
-                paths.append(path)
-            else:
-                others.append(name)
+        for path in (here / name for name in names):
+            is_archive = path.suffix.lower() in ARCHIVES and not path.is_symlink()
+            paths += [path] * is_archive
+            others += [path.relative_to(folder).as_posix()] * (not is_archive)
     return paths, sorted(others)
 
 
-def _settled(graded: Sequence[Graded], folder: Path) -> tuple[list[Graded], list[str]]:
+def _settle(graded: Sequence[Graded], folder: Path) -> tuple[list[Graded], list[str]]:
     """Return the hand-ins, named as below the folder, and a line on each group of one student and lab.
 
     A copy of a hand-in is left out. Where two differ, neither has points.
@@ -111,12 +102,13 @@ def _describe(each: Graded) -> str:
 
 
 def _write(output: Path, graded: Sequence[Graded], copies: pages.Copies, conflicts: Sequence[str],
-           others: Sequence[str], form: str) -> None:
+           others: Sequence[str]) -> None:
     for folder in ("feedback", "open-answers"):
         (output / folder).mkdir(parents=True, exist_ok=True)
-    atomic.write_text(output / "grades.csv", pages.table(graded, copies, form))
+    atomic.write_text(output / "grades.csv", pages.table(graded, copies))
     atomic.write_text(output / "class.md", pages.class_page(graded, copies, conflicts, others))
-    for each in (each for each in graded if each.hand_in and not each.problem):
+    right = [each for each in graded if each.hand_in and not each.problem]
+    for each in right:
         atomic.write_text(output / "feedback" / f"{each.lab}-{each.student}.md", pages.feedback(each))
-    for lab, text in pages.open_pages(graded):
-        atomic.write_text(output / "open-answers" / f"{lab}.md", text)
+    for lab in {each.lab for each in right}:
+        atomic.write_text(output / "open-answers" / f"{lab}.md", pages.open_page(lab, right))

@@ -18,11 +18,7 @@ SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/alternativ
 
 
 def command() -> list[str]:
-    """Return the command that runs another one in the container.
-
-    Raises:
-        LabError: This computer cannot make the container.
-    """
+    """Return the command that runs another one in the container; LabError if this computer cannot make one."""
     words = _words()
     if not shutil.which("bwrap"):
         problem = "bubblewrap is not installed (apt install bubblewrap)"
@@ -37,7 +33,7 @@ def command() -> list[str]:
 
 def _words() -> list[str]:
     readable = [*SYSTEM, sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix),
-                *fresh_process.module_path(), *filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":"))]
+                *filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":"))]
     # Root needs no namespace of users: the child leaves root, which the kernel exempts from limits.
     users = ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"] if os.geteuid() == 0 else ["--unshare-user"]
     words = ["bwrap", *users, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts",

@@ -5,10 +5,10 @@ Each finding is a question for a person, not a verdict.
 
 from __future__ import annotations
 
-import ast
-import builtins
+import contextlib
 import datetime
 import re
+import types
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -25,9 +25,9 @@ SLACK = datetime.timedelta(minutes=5)
 KIT = "the kit"
 """The owner of the saved runs that come with the kit."""
 OF_A_PAGE = 1000
-"""Seeds of pages and sweeps are below; those of students' own runs are nearly always above."""
+"""Seeds of pages and sweeps, with which the whole class has equal losses, are below; a student's own are above."""
 FEWEST_LINES, LONGEST_CELL = 5, 100_000
-"""Shorter functions are often equal by chance. Code of more characters might take all memory to parse."""
+"""Shorter functions are often equal by chance. To parse code of more characters might take all memory."""
 Trace = tuple[Any, ...]
 """What no other run or cell has; its kind stands first."""
 SHARED = {"times": "times that are equal to the last digit: the same run, or a copy",
@@ -35,19 +35,20 @@ SHARED = {"times": "times that are equal to the last digit: the same run, or a c
           "function": "functions that are equal but for names and comments"}
 """What students may share, and what is said about it."""
 GRADER = re.compile(r"\b(?:labs\.exercises|solutions)(?:\.\w+)+")
+DIGESTS = {"edited": "changed after the run: its contents do not match its digest",
+           "none": "no digest: made by an earlier version of the kit, or the digest was removed"}
 
 
-def moment(text: str) -> datetime.datetime | None:
+def parse_time(text: str) -> datetime.datetime | None:
     """Return a time in ISO 8601, in UTC if it has no offset; None if it is not one."""
-    try:
+    with contextlib.suppress(ValueError):
         time = datetime.datetime.fromisoformat(text)
         return time if time.tzinfo else time.replace(tzinfo=datetime.UTC)
-    except ValueError:
-        return None
+    return None
 
 
 def findings(hand_in: HandIn, created: datetime.datetime | None, term: datetime.datetime | None) -> Iterator[str]:
-    """Yield what is odd about a hand-in's records.
+    """Yield what is odd about a hand-in.
 
     Args:
         hand_in: The hand-in.
@@ -58,43 +59,35 @@ def findings(hand_in: HandIn, created: datetime.datetime | None, term: datetime.
         yield f"the time of the hand-in is {hand_in.manifest.created!r}, so lateness is unknown"
     elif created > datetime.datetime.now(datetime.UTC) + SLACK:
         yield f"the time of the hand-in is {hand_in.manifest.created}, in the future"
-    yield from (f"left out: {problem}" for problem in hand_in.damaged.values())
-    if hand_in.others:
-        yield f"{plural(len(hand_in.others), 'file')} beside the hand-in, not read, such as {hand_in.others[0]}"
-    yield from (f"{name} mentions {kit}" for name, cell in hand_in.functions.items()
-                for kit in sorted({*GRADER.findall(cell)}))
+    yield from (f"left out: {problem}" for problem in hand_in.damaged)
+    yield from (f"{name} mentions {kit}" for name, answer in hand_in.answers.items()
+                for kit in sorted({*GRADER.findall(str(answer.get("cell")))}))
     about: dict[str, list[str]] = defaultdict(list)
     for record in hand_in.records:
-        for problem in (*_identity(record, hand_in.manifest.student), *_dates(record, created, term)):
-            about[problem].append(_run(record))
+        for problem in _problems(record, hand_in.manifest.student, created, term):
+            about[problem].append(_format_name(record))
     for problem, (first, *others) in about.items():
-        more = f" and {plural(len(others), 'other record')}" if others else ""
-        yield f"{first}{more}: {problem}"
+        yield first + f" and {plural(len(others), 'other record')}" * bool(others) + f": {problem}"
     yield from map(str, checker.check_records(hand_in.records))
 
 
-def _run(record: Record) -> str:
+def _format_name(record: Record) -> str:
     return f"{record['lab']}/{record['run']}"
 
 
-def _identity(record: Record, student: str) -> Iterator[str]:
+def _problems(record: Record, student: str, created: datetime.datetime | None,
+              term: datetime.datetime | None) -> Iterator[str]:
+    """Yield what is odd about the owner, the digest and the dates of a record."""
     if record.get("student", student) != student:
         yield f"a run of {record['student']!r}, handed in by {student}"
-    states = {"edited": "changed after the run: its contents do not match its digest",
-              "none": "no digest: made by an earlier version of the kit, or the digest was removed"}
-    if problem := states.get(records.digest_state(record)):
+    if problem := DIGESTS.get(records.digest_state(record)):
         yield problem
-
-
-def _dates(record: Record, created: datetime.datetime | None, term: datetime.datetime | None) -> Iterator[str]:
-    began = moment(record["started"])
+    began, seconds = parse_time(record["started"]), record["timings"].get("total_seconds") or 0
     if began is None:
         yield f"started at {record['started']!r}, which is not a time"
-        return
-    seconds = record["timings"].get("total_seconds")
-    if created and began + datetime.timedelta(seconds=min(seconds or 0, 1e8)) > created + SLACK:
+    elif created and began + datetime.timedelta(seconds=min(seconds, 1e8)) > created + SLACK:
         yield f"began at {record['started']}, and ended after the hand-in was packed"
-    if term and began < term:
+    elif term and began < term:
         yield f"began at {record['started']}, before the term"
 
 
@@ -105,40 +98,37 @@ def copies(hand_ins: Sequence[HandIn]) -> list[tuple[tuple[str, ...], str]]:
         hand_ins: One per student and lab.
     """
     where: dict[Trace, dict[str, str]] = defaultdict(dict)  # Trace -> student -> where it is.
-    suspect: set[Trace] = set()
-    for trace, student, place, honest in (*_of_students(hand_ins), *_of_the_kit()):
+    for trace, student, place in (*_students_traces(hand_ins), *_kits_traces()):
         where[trace].setdefault(student, place)
-        suspect |= set() if honest else {trace}
     groups: dict[tuple[str, ...], list[dict[str, str]]] = defaultdict(list)
-    for trace in (trace for trace, owners in where.items() if len(owners) > 1 and trace in suspect):
-        groups[trace[0], *sorted(where[trace])].append(where[trace])
+    for trace, owners in where.items():
+        if len(owners) > 1:
+            groups[trace[0], *sorted(owners)].append(owners)
     return [(tuple(students), f"{', '.join(students)}: {SHARED[kind]}; such as "
              + " and ".join([*dict.fromkeys(shared[0].values())][:2]) + f" ({len(shared)} in all)" * (len(shared) > 1))
             for (kind, *students), shared in sorted(groups.items()) if kind != "times" or len(shared) > 1]
 
 
-def _of_students(hand_ins: Sequence[HandIn]) -> Iterator[tuple[Trace, str, str, bool]]:
-    """Yield each trace with its student, where it is, and whether a run of a page left it."""
+def _students_traces(hand_ins: Sequence[HandIn]) -> Iterator[tuple[Trace, str, str]]:
+    """Yield each trace with its student and where it is."""
     seeds = {personal_seed(hand_in.manifest.student): hand_in.manifest.student for hand_in in hand_ins}
     for hand_in in hand_ins:
         student = hand_in.manifest.student
         for record in hand_in.records:
-            for trace in _traces(record):
-                yield trace, student, _run(record), trace[0] == "losses" and _is_of_page(record, student)
-            if _seed(record) in seeds:
-                yield ("seed", _seed(record)), seeds[_seed(record)], "its owner", False
-                yield ("seed", _seed(record)), student, _run(record), False
-        for task, cell in hand_in.functions.items():
-            if (text := _without_names(cell)).count("\n") + 1 >= FEWEST_LINES:
-                yield ("function", task, text), student, task, False
+            yield from ((trace, student, _format_name(record)) for trace in _traces(record))
+            if (seed := record["config"].get("seed")) in seeds:
+                yield ("seed", seed), seeds[seed], "its owner"
+                yield ("seed", seed), student, _format_name(record)
+        for task, answer in hand_in.answers.items():
+            yield from ((("function", task, code), student, task)
+                        for code in _function_codes(str(answer.get("cell", "")), task.partition(".")[2]))
 
 
-def _of_the_kit() -> Iterator[tuple[Trace, str, str, bool]]:
+def _kits_traces() -> Iterator[tuple[Trace, str, str]]:
     """Yield the times of the kit's saved runs; their losses are those of whoever runs the page."""
     for name in reference.names():
         for record in reference.read_all(name):
-            yield from ((trace, KIT, f"{name}/{record['run']}", False) for trace in _traces(record)
-                        if trace[0] == "times")
+            yield from ((trace, KIT, f"{name}/{record['run']}") for trace in _traces(record) if trace[0] == "times")
 
 
 def _traces(record: Record) -> Iterator[Trace]:
@@ -148,44 +138,24 @@ def _traces(record: Record) -> Iterator[Trace]:
         if isinstance(value, float) and value != round(value, 4):
             yield "times", value
     losses = [round(row["loss"], 4) for row in record["history"] if isinstance(row.get("loss"), float)]
-    if len(losses) > 1:
+    seed = record["config"].get("seed")
+    if len(losses) > 1 and isinstance(seed, int) and seed >= OF_A_PAGE:
         yield "losses", record["lab"], *losses
 
 
-def _is_of_page(record: Record, student: str) -> bool:
-    """Return whether a record is unchanged, not another student's, and of a seed with which the whole class runs."""
-    return (_seed(record) < OF_A_PAGE and records.digest_state(record) == "intact"
-            and record.get("student", student) == student)
+def _function_codes(cell: str, name: str) -> Iterator[Trace]:
+    """Yield what Python makes of the longer functions of this name in a cell."""
+    with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+        for code in compile(cell[:LONGEST_CELL], "cell", "exec").co_consts:
+            if isinstance(code, types.CodeType) and code.co_name == name and _count_lines(code) >= FEWEST_LINES:
+                yield _without_names(code)
 
 
-def _seed(record: Record) -> int:
-    seed = record["config"].get("seed")
-    return seed if isinstance(seed, int) else 0
+def _count_lines(code: types.CodeType) -> int:
+    return len({line for *_, line in code.co_lines()})
 
 
-class _Names(ast.NodeTransformer):
-    """Numbers the names of a cell in the order in which they occur."""
-
-    def __init__(self) -> None:
-        self.numbers: dict[str, str] = {}
-
-    def generic_visit(self, node: ast.AST) -> ast.AST:
-        for field in ("id", "arg", "name"):
-            name = getattr(node, field, None)
-            if isinstance(name, str) and not hasattr(builtins, name):
-                setattr(node, field, self.numbers.setdefault(name, f"v{len(self.numbers)}"))
-        return super().generic_visit(node)
-
-
-def _without_names(cell: str) -> str:
-    """Return the code of a cell without its names, comments, docstrings, imports and checks; "" if it is not code."""
-    try:
-        body = ast.parse(cell[:LONGEST_CELL]).body
-        kept = [node for node in body if not isinstance(node, ast.Import | ast.ImportFrom)
-                and not (isinstance(node, ast.Expr) and ast.unparse(node).startswith("exercises."))]
-        for node in (each for statement in kept for each in ast.walk(statement)):
-            if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None:
-                node.body = node.body[1:] or [ast.Pass()]
-        return ast.unparse(_Names().visit(ast.Module(kept, [])))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ""
+def _without_names(code: types.CodeType) -> Trace:
+    """Return the code of a function without the names of its variables and without its docstring."""
+    constants = [_without_names(each) if isinstance(each, types.CodeType) else repr(each) for each in code.co_consts]
+    return code.co_code, code.co_names, *constants[1:]

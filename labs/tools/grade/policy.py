@@ -20,7 +20,7 @@ Percent = Annotated[float, msgspec.Meta(ge=0, le=100)]
 Moment = Annotated[datetime.datetime, msgspec.Meta(tz=True)]
 
 
-class PerKind(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class PerKind(msgspec.Struct, forbid_unknown_fields=True):
     """The points of an exercise that is right, by its kind."""
 
     question: Points
@@ -28,7 +28,7 @@ class PerKind(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     bug: Points
 
 
-class Late(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class Late(msgspec.Struct, forbid_unknown_fields=True):
     """What lateness costs."""
 
     grace_hours: Points = 0.0
@@ -36,43 +36,37 @@ class Late(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     most_percent: Percent = 100.0
 
 
-class Term(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class Term(msgspec.Struct, forbid_unknown_fields=True):
     """When the course began."""
 
     begins: Moment | None = None
 
 
-class Policy(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class Policy(msgspec.Struct, forbid_unknown_fields=True):
     """The whole file."""
 
     points: PerKind
-    late: Late = Late()
+    late: Late = msgspec.field(default_factory=Late)
     due: dict[str, Moment] = {}
     """By lab."""
-    term: Term = Term()
+    term: Term = msgspec.field(default_factory=Term)
 
     def late_percent(self, lab: str, created: datetime.datetime | None) -> float:
         """Return the percentage that a hand-in loses; 0 if its lab has no date or its own time is unknown."""
         due = self.due.get(lab)
-        if due is None or created is None:
+        if due is None or created is None or created - due <= datetime.timedelta(hours=self.late.grace_hours):
             return 0.0
-        late = created - due
-        if late <= datetime.timedelta(hours=self.late.grace_hours):
-            return 0.0
-        return min(self.late.percent_per_day * math.ceil(late / datetime.timedelta(days=1)), self.late.most_percent)
+        days = math.ceil((created - due) / datetime.timedelta(days=1))
+        return min(self.late.percent_per_day * days, self.late.most_percent)
 
 
 def read(path: Path) -> Policy:
-    """Read a policy; a lab in [due] may have a short name.
-
-    Raises:
-        LabError: It is not one; names the file and the problem.
-    """
+    """Read a policy; a lab in [due] may have a short name. LabError names the file and the problem."""
     try:
         policy = msgspec.convert(tomllib.loads(atomic.read_text(path)), Policy)
-        labs = [catalogue.resolve(name) for name in policy.due]
+        due = {catalogue.resolve(name): moment for name, moment in policy.due.items()}
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, LabError) as problem:
         raise LabError(f"{path}: {problem}; see {DEFAULT}") from None
-    if len({*labs}) < len(labs):
+    if len(due) < len(policy.due):
         raise LabError(f"{path}: [due] names a lab twice: {', '.join(policy.due)}")
-    return msgspec.structs.replace(policy, due=dict(zip(labs, policy.due.values(), strict=True)))
+    return msgspec.structs.replace(policy, due=due)

@@ -6,9 +6,7 @@ import copy
 import hashlib
 import json
 import random
-import types
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,42 +49,37 @@ def again(record: dict) -> None:
                           "seconds_per_epoch": throughput.seconds_per_epoch(history)}
 
 
-def solved(lab: str, runs: list[dict]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the right answers for some records, and the functions of the solutions."""
-    source, answers, functions = (ROOT / f"solutions/{catalogue.resolve(lab)}.py").read_text(), {}, {}
+def solved(lab: str, runs: list[dict]) -> dict[str, dict[str, Any]]:
+    """Return the right answers and functions for some records, as `exercises.check` saves them."""
+    source, answers = (ROOT / f"solutions/{catalogue.resolve(lab)}.py").read_text(), {}
     for name, entry in exercises.entries(lab).items():
         if isinstance(entry, Question):
-            answers[name] = solution(name)(entry.select_runs(runs))
-        elif entry.stub:
-            functions[name] = source
+            answers[name] = {"answer": solution(name)(entry.select_runs(runs))}
         else:
-            answers[name] = solution(name)
-    return answers, functions
+            answers[name] = {"cell": source} if entry.arguments else {"answer": solution(name)}
+    return answers
 
 
 def write(folder: Path, student: str, lab: str = "lab04", *, runs: list[dict] | None = None, words: str = "",
-          answers: dict | None = None, functions: Mapping | None = types.MappingProxyType({}),
-          created: str = CREATED, about: dict | None = None, notebook: dict | None = None, only: bool = False) -> Path:
+          cell: str = "", answers: dict | None = None, created: str = CREATED, notebook: dict | None = None,
+          only: bool = False) -> Path:
     """Write a hand-in: the right one, but for what is given.
 
     Args:
         words: A cell of the notebook.
-        functions: None: without functions.
-        about: The names of the runs from which each answer was judged.
+        cell: That of lab04.excess.
         notebook: In place of one with the words.
         only: Without the right answers and functions.
     """
     lab = catalogue.resolve(lab)
     runs = measured(lab, student) if runs is None else runs
-    right, sources = ({}, {}) if only or notebook else solved(lab, runs)
-    answers = right | (answers or {})
+    given = ({} if only or notebook else solved(lab, runs)) | (answers or {})
+    given |= {"lab04.excess": {"cell": cell}} if cell else {}
     cells = [{"cell_type": "markdown", "source": words, "metadata": {}}]
-    files = {"answers.json": json.dumps(answers, default=lambda value: value.tolist()),
-             "notebook.ipynb": json.dumps(notebook or {"cells": cells})}
-    given = {} if functions is None else sources | dict(functions)
-    files |= {f"functions/{name}.py": source for name, source in given.items()}
-    files |= {f"records/{number}/record.json": json.dumps(record) for number, record in enumerate(runs)}
-    manifest = {"format": 1, "lab": lab, "student": student, "created": created, "runs": about or {},
+    files = {"answers.json": json.dumps(given, default=lambda value: value.tolist()),
+             "notebook.ipynb": json.dumps(notebook or {"cells": cells}),
+             "records.jsonl": "\n".join(map(json.dumps, runs))}
+    manifest = {"format": 2, "lab": lab, "student": student, "created": created,
                 "files": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()}}
     path = folder / f"{lab}-{student}.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:

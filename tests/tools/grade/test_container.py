@@ -30,14 +30,14 @@ def target(tmp_path):
 
 
 def test_whatever_succeeds_without_it_is_refused_in_it(target, tmp_path):
-    with fresh_process.started(SOURCE, "attack") as function:
-        outcomes = function.call(target).value
+    with fresh_process.start_process(SOURCE, "attack") as function:
+        outcomes = function.call(target)["value"]
     not_tried = set() if os.geteuid() == 0 else {"write in the root folder"}
     assert {name for name, did in outcomes.items() if did != "done"} <= not_tried, "each attempt is a real one"
     (tmp_path / "old").write_text("another student's answer")
     before = {path.name: path.stat() for path in tmp_path.iterdir()}
-    with fresh_process.started(SOURCE, "attack", container=container.command()) as function:
-        outcomes = function.call(target).value
+    with fresh_process.start_process(SOURCE, "attack", container=container.command()) as function:
+        outcomes = function.call(target)["value"]
     assert not {name for name, did in outcomes.items() if did == "done"}
     after = {path.name: path.stat() for path in tmp_path.iterdir()}
     assert [(name, each.st_mtime_ns, each.st_mode) for name, each in after.items()] == [
@@ -47,14 +47,14 @@ def test_whatever_succeeds_without_it_is_refused_in_it(target, tmp_path):
 def test_a_function_that_never_ends_is_ended_with_all_that_it_started(monkeypatch):
     monkeypatch.setattr(fresh_process, "SECONDS", 2)
     cell = "import os\ndef f(x):\n    os.fork()\n    while True: pass\n"
-    with (fresh_process.started(cell, "f", container=container.command()) as function,
+    with (fresh_process.start_process(cell, "f", container=container.command()) as function,
           pytest.raises(AssertionError, match="had not ended after 2 s")):
         function.call([1])
 
 
 def test_without_bubblewrap_nothing_is_graded_unless_it_is_trusted(tmp_path, monkeypatch):
     cell = "print('9 hand-ins')\ndef excess(one, many, n):\n    return {k: many[k] - one[k] / n for k in one}\n"
-    packed.write(tmp_path, "s1", functions={"lab04.excess": cell})
+    packed.write(tmp_path, "s1", cell=cell)
     words = [sys.executable, "-m", "labs", "grade", str(tmp_path)]
     env = os.environ | {"PATH": "", "PYTHONPATH": str(ROOT)}
     refused = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, env=env)

@@ -15,7 +15,7 @@ from labs.run.paths import ROOT
 from tests.tools.grade import packed
 
 pytestmark = [pytest.mark.slow, pytest.mark.network, pytest.mark.timeout(900)]
-WRONG = {"lab04.excess": "def excess(one, many, n):\n    return {e: many[e] - one[e] for e in one}"}
+WRONG = "def excess(one, many, n):\n    return {e: many[e] - one[e] for e in one}"
 
 
 def run(*command, cwd, **variables):
@@ -36,7 +36,7 @@ def test_gradescope(tmp_path):
     shutil.copy(source / "grading/gradescope/run_autograder", tmp_path)
     environment = {"AUTOGRADER": str(tmp_path), "PYTHON": sys.executable}
     run("bash", source / "grading/gradescope/setup.sh", cwd=tmp_path, **environment)
-    path, other = packed.write(tmp_path, "s1"), packed.write(tmp_path, "s2", functions=WRONG)
+    path, other = packed.write(tmp_path, "s1"), packed.write(tmp_path, "s2", cell=WRONG)
     with zipfile.ZipFile(path) as archive:
         archive.extractall(tmp_path / "submission")
     run(tmp_path / "run_autograder", cwd=tmp_path, **environment)

@@ -15,7 +15,7 @@ import pytest
 
 from labs import exercises
 from labs.exercises import hand_ins
-from labs.results import reference, schema
+from labs.results import reference
 from labs.run import catalogue
 from labs.run.paths import ROOT
 from labs.run.student import personal_seed
@@ -48,7 +48,7 @@ def excess(one, many, n):
 """
 
 
-def graded(folder, *words, path="", check=True):
+def grade(folder, *words, path="", check=True):
     done = subprocess.run([sys.executable, "-m", "labs", "grade", str(folder), *words], cwd=ROOT, capture_output=True,
                           text=True, check=False, env=os.environ | {"PYTHONPATH": f"{path}:{ROOT}"})
     assert done.returncode == 0, done.stderr
@@ -67,14 +67,12 @@ def changed_copy(runs: list[dict], student: str) -> list[dict]:
     return changed
 
 
-def packed_again(folder) -> None:
+def pack_again(folder) -> None:
     """Write one hand-in in each form in which it may come back: all are graded."""
     made = folder.parent / "made"
     made.mkdir()
     shutil.copy(packed.write(made, "upper"), folder / "UPPER.ZIP")
     shutil.unpack_archive(packed.write(made, "folder"), folder / "Ann 12/lab04_speedup-folder")
-    nested = packed.write(made, "nested")
-    rezip(folder / "nested.zip", {nested.name: nested.read_bytes()})
     names = "__MACOSX/my/._answers.json", "my/.DS_Store", "my/._manifest.json", "my/notes.txt"
     rezip(folder / "mac.zip", dict.fromkeys(names, b"") | members(packed.write(made, "mac"), "my/"))
     rezip(folder / "windows.zip", members(packed.write(made, "windows"), "my\\"))
@@ -99,12 +97,13 @@ def a_class(tmp_path_factory):
     folder.mkdir()
     runs = packed.measured("lab04", "right")
     packed.write(folder, "right", runs=runs, words=WORDS)
-    packed.write(folder, "wrong", answers={"lab04.q1": {64: 0.1, 16: 0.2}, "lab04.q3": None, "lab04.q2": 10.0},
-                 functions={"lab04.excess": "def excess(one, many, n):\n    return {e: many[e] - one[e] for e in one}"})
+    packed.write(folder, "wrong", answers={"lab04.q1": {"answer": {64: 0.1, 16: 0.2}}, "lab04.q3": {"answer": None},
+                                           "lab04.q2": {"answer": 10.0}},
+                 cell="def excess(one, many, n):\n    return {e: many[e] - one[e] for e in one}")
     packed.write(folder, "copied", runs=changed_copy(runs, "copied"))
     (folder / "notes.txt").write_text("not a hand-in")
     (folder / "tar.tar.gz").write_bytes(gzip.compress(b"a tar archive"))
-    packed.write(folder, "hostile", functions={"lab04.excess": EVIL})
+    packed.write(folder, "hostile", cell=EVIL)
     (folder / "lab04_speedup-broken.zip").write_bytes(b"PK\3\4 no more")
     (folder / "Ann").mkdir()
     (folder / "Ann/=cmd.zip").write_bytes(b"")
@@ -113,10 +112,10 @@ def a_class(tmp_path_factory):
         (folder / attempt).mkdir()
         packed.write(folder / attempt, "twice", created=f"2026-11-2{len(attempt)}T12:00:00Z")
     shutil.copytree(folder / "first", folder / "same")
-    packed_again(folder)
+    pack_again(folder)
     trap = tmp_path_factory.mktemp("trap")
     (trap / "tensorflow.py").write_text("import os\nos._exit(99)\n")
-    printed, rows = graded(folder, path=trap)
+    printed, rows = grade(folder, path=trap)
     return printed, {row["file"].partition("/")[0] if row["student"] == "twice" else row["student"]: row
                      for row in rows}, folder
 
@@ -127,15 +126,17 @@ def feedback(folder, student: str) -> str:
 
 def test_right_hand_ins_have_all_points_however_they_were_packed_again(a_class):
     _, rows, folder = a_class
-    for student in ("right", "upper", "folder", "mac", "windows", "nested"):
+    for student in ("right", "upper", "folder", "mac", "windows"):
         row = rows[student]
         assert (row["points"], row["of"], row["wrong"], row["problem"]) == ("15", "15", "0", "")
         assert feedback(folder, student).count(": right (") == 7
     assert "Please explain" not in feedback(folder, "right")
-    assert "1 file beside the hand-in, not read, such as my/notes.txt" in feedback(folder, "mac")
+    text = (folder / "graded/open-answers/lab04_speedup.md").read_text()
+    assert "## right\n\n> \\*\\*1.\\*\\* The baseline of each" in text
+    assert "&lt;b&gt;" in text
 
 
-def test_a_wrong_one_has_hints_and_no_solution(a_class):
+def test_a_wrong_one_has_hints_and_no_solution_and_one_that_forges_its_answer_no_points(a_class):
     _, rows, folder = a_class
     row = rows["wrong"]
     assert (row["points"], row["of"], row["right"], row["wrong"], row["no_answer"]) == ("6", "15", "3", "3", "1")
@@ -143,6 +144,7 @@ def test_a_wrong_one_has_hints_and_no_solution(a_class):
     assert "lab04.q1**: wrong (0 of 2)" in text
     assert "takes exactly its ideal time" in text
     assert "ormula" not in text.partition("lab04.q4")[0]
+    assert (rows["hostile"]["points"], rows["hostile"]["wrong"]) == ("12", "1")
 
 
 def test_a_copy_is_named_and_its_text_writes_no_accusation(a_class):
@@ -155,15 +157,9 @@ def test_a_copy_is_named_and_its_text_writes_no_accusation(a_class):
     assert "copied" not in feedback(folder, "right"), "whom it was copied from is for the instructor"
 
 
-def test_a_function_that_forges_its_answer_has_no_points(a_class):
-    _, rows, folder = a_class
-    assert (rows["hostile"]["points"], rows["hostile"]["wrong"]) == ("12", "1")
-    assert "the function failed: it " in feedback(folder, "hostile")
-
-
 def test_whatever_is_not_graded_is_named_and_counted(a_class):
     printed, rows, folder = a_class
-    assert printed.startswith("14 hand-ins, 5 not graded; 2 other files; ")
+    assert printed.startswith("13 hand-ins, 5 not graded; 2 other files; ")
     for name in ("broken", "tar.tar.gz"):
         assert "damaged, or not a zip; unpack it into a folder" in rows[name]["problem"]
     assert rows["Ann/=cmd.zip"]["problem"]
@@ -177,41 +173,17 @@ def test_whatever_is_not_graded_is_named_and_counted(a_class):
     assert "same/lab04_speedup-twice.zip: the same as first/" in page
 
 
-def test_open_answers_stand_below_their_rubric(a_class):
-    _, _, folder = a_class
-    text = (folder / "graded/open-answers/lab04_speedup.md").read_text()
-    first, second = text.split("## Question 1\n")[1].split("## Question 2\n")
-    assert "- **2**: " in first
-    assert "### right\n\n> \\*\\*1.\\*\\* The baseline of each" in first
-    assert "> 2. Weak scaling, because" in second
-    assert "&lt;b&gt;" in text
-
-
 @pytest.mark.parametrize("lab", catalogue.lab_names())
-def test_an_untouched_page_has_no_open_answers_and_an_answer_below_its_question_counts(lab, tmp_path):
+def test_open_answers_are_the_student_s_lines_only(lab, tmp_path):
     page = json.loads((ROOT / f"notebooks/{lab}.ipynb").read_text())
     for cell in page["cells"]:
         cell["source"] = "".join(cell["source"]).replace("](../", "](kit/")  # As in a working copy elsewhere.
-    hand_in = hand_ins.read(packed.write(tmp_path, "s1", lab, runs=[], answers={}, notebook=page))
+    hand_in = hand_ins.read(packed.write(tmp_path, "s1", lab, runs=[], notebook=page))
     assert not judge.open_answers(hand_in)
     (questions,) = [cell for cell in page["cells"] if "## Questions\n" in cell["source"]]
     questions["source"] = questions["source"].replace("\n2. ", "\nbecause it has more\n2. ")
-    hand_in = hand_ins.read(packed.write(tmp_path, "s1", lab, runs=[], answers={}, notebook=page))
-    assert judge.open_answers(hand_in) == {"1": "because it has more"}
-
-
-@pytest.mark.slow
-def test_the_columns_are_moodles_or_canvas(tmp_path):
-    packed.write(tmp_path, "s1", "lab03")
-    _, (row,) = graded(tmp_path, "--for", "moodle")
-    assert list(row) == ["ID number", "Assignment: lab03_lr_scaling (Real)", "Assignment: lab03_lr_scaling (Feedback)"]
-    assert row["ID number"] == "s1"
-    assert row["Assignment: lab03_lr_scaling (Feedback)"].endswith("points")
-    _, rows = graded(tmp_path, "--for", "canvas")
-    assert list(rows[0]) == ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "lab03_lr_scaling"]
-    assert rows[0]["Student"] == "    Points Possible"
-    assert rows[1]["SIS Login ID"] == "s1"
-    assert rows[0]["lab03_lr_scaling"] == rows[1]["lab03_lr_scaling"]
+    hand_in = hand_ins.read(packed.write(tmp_path, "s1", lab, runs=[], notebook=page))
+    assert judge.open_answers(hand_in) == "because it has more"
 
 
 SESSION = """
@@ -237,22 +209,26 @@ def test_what_labs_handin_packs_is_graded_as_the_notebook_judged_it(tmp_path):
     (tmp_path / "in").mkdir()
     subprocess.run([sys.executable, "-m", "labs", "handin", "lab04", "--output", str(tmp_path / "in")], cwd=ROOT,
                    env=env, check=True, stdout=subprocess.DEVNULL)
-    _, (row,) = graded(tmp_path / "in")
+    _, (row,) = grade(tmp_path / "in")
     assert (row["student"], row["points"], row["of"], row["findings"]) == ("s1", "15", "15", "0")
 
 
-def judged(path, rules=POLICY):
-    return judge.judge(path, rules, None)
+def judge_zip(path, rules=POLICY):
+    return judge.judge(judge.read(path), rules, None)
+
+
+NO_FUNCTIONS = {"lab04.excess": {}, "lab04.efficiency": {}}
 
 
 def test_a_later_run_does_not_make_an_answer_wrong(tmp_path):
     runs, question = packed.measured("lab04", "s1"), exercises.entries("lab04")["lab04.q4"]
-    answers, _ = packed.solved("lab04", runs)
+    right = packed.solved("lab04", runs)["lab04.q4"]
     metrics = runs[-1]["metrics"] | {"ledger_communication_seconds": 0.1}
     later = packed.signed(runs[-1] | {"run": "later", "started": "2026-11-24T10:00:00+0000", "metrics": metrics}, "s1")
-    about = {"lab04.q4": [run["run"] for run in question.select_runs(runs)]}
-    for named, status in ((about, judge.RIGHT), ({}, judge.WRONG), ({"lab04.q4": ["gone"]}, judge.WRONG)):
-        each = judged(packed.write(tmp_path, "s1", runs=[*runs, later], answers=answers, about=named, functions=None))
+    used = [run["run"] for run in question.select_runs(runs)]
+    for runs_of_answer, status in ((used, judge.RIGHT), ([], judge.WRONG), (["gone"], judge.WRONG), (3, judge.WRONG)):
+        answers = NO_FUNCTIONS | {"lab04.q4": right | {"runs": runs_of_answer}}
+        each = judge_zip(packed.write(tmp_path, "s1", runs=[*runs, later], answers=answers))
         assert {verdict.exercise: verdict.status for verdict in each.verdicts}["lab04.q4"] == status
 
 
@@ -265,16 +241,16 @@ def due(tmp_path, text: str):
     return policy.read(tmp_path / "policy.toml")
 
 
-@pytest.mark.parametrize(("created", "percent"), [
-    ("2026-11-01T23:00:00Z", 0), ("2026-11-02T01:59:00Z", 0), ("2026-11-02T02:01:00Z", 10),
-    ("2026-11-03T00:30:00+00:00", 20), ("2026-11-20T00:00:00Z", 50), ("yesterday", 0), ("2126-01-01T00:00:00Z", 50)])
-def test_lateness_costs_what_the_policy_says(created, percent, tmp_path):
+def test_lateness_costs_what_the_policy_says(tmp_path):
     rules = due(tmp_path, "lab04 = 2026-11-02T00:00:00Z")
-    each = judged(packed.write(tmp_path, "s1", created=created, functions=None), rules)
-    assert each.late_percent == percent
-    assert (each.points, each.of) == (pytest.approx(9 * (1 - percent / 100)), 15)
-    assert any("lateness is unknown" in line for line in each.findings) == (created == "yesterday")
-    assert any("in the future" in line for line in each.findings) == created.startswith("2126")
+    for created, percent in (("2026-11-01T23:00:00Z", 0), ("2026-11-02T01:59:00Z", 0), ("2026-11-02T02:01:00Z", 10),
+                             ("2026-11-03T00:30:00+00:00", 20), ("2026-11-20T00:00:00Z", 50), ("yesterday", 0),
+                             ("2126-01-01T00:00:00Z", 50)):
+        each = judge_zip(packed.write(tmp_path, "s1", created=created, answers=NO_FUNCTIONS), rules)
+        assert (each.late_percent, each.of) == (percent, 15)
+        assert each.points == pytest.approx(9 * (1 - percent / 100))
+        assert any("lateness is unknown" in line for line in each.findings) == (created == "yesterday")
+        assert any("in the future" in line for line in each.findings) == created.startswith("2126")
 
 
 @pytest.mark.parametrize("text", ["lab44 = 2026-11-02T00:00:00Z", "lab4_speedpu = 2026-11-02T00:00:00Z",
@@ -285,29 +261,15 @@ def test_a_policy_with_a_misspelt_key_is_refused(text, tmp_path):
         due(tmp_path, text)
 
 
-def test_a_misspelt_kind_of_exercise_is_refused(tmp_path):
-    (tmp_path / "policy.toml").write_text("[points]\nquestion = 2\nfunction = 3\nbug = 1\nother = 2\n")
-    with pytest.raises(policy.LabError, match=r"policy\.toml: .*unknown field `other`"):
-        policy.read(tmp_path / "policy.toml")
-
-
 def test_a_cell_that_needs_a_package_which_is_not_installed_is_for_a_person(tmp_path):
     for cell in ("{0}" + SHORT, SHORT.replace("    return", "    {0}    return")):
-        cell = cell.replace("{0}", "import no_such_package\n")
-        each = judged(packed.write(tmp_path, "s1", functions={"lab04.excess": cell}))
+        each = judge_zip(packed.write(tmp_path, "s1", cell=cell.replace("{0}", "import no_such_package\n")))
         (verdict,) = [verdict for verdict in each.verdicts if verdict.exercise == "lab04.excess"]
         assert (verdict.status, verdict.of) == (judge.BY_HAND, 3)
         assert "imports `no_such_package`, which is not installed here" in verdict.text
 
 
 # Records, and what students share.
-
-def edited(change) -> list[dict]:
-    """Return a student's records, of which the last was changed, and its digest computed again."""
-    *runs, last = packed.measured("lab04", "s1")
-    change(last)
-    return [*runs, packed.signed(last, last["student"])]
-
 
 ODD = {
     "another owner": (lambda run: run.update(student="s2"), "a run of 's2', handed in by s1"),
@@ -317,21 +279,21 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("name", ODD)
-def test_an_odd_record_is_named(name, tmp_path):
-    change, reason = ODD[name]
-    rules = due(tmp_path, "")
-    right, odd = (judged(packed.write(tmp_path, "s1", runs=runs, functions=None), rules).findings
-                  for runs in (edited(lambda run: None), edited(change)))
-    assert not [line for line in right if reason in line]
-    assert [line for line in odd if reason in line]
-
-
-def test_a_digest_that_differs_or_is_missing_is_named(tmp_path):
-    runs = packed.measured("lab04", "s1")
+def test_odd_records_and_a_cell_that_names_the_grader_are_named(tmp_path):
+    rules, cell = due(tmp_path, ""), "import importlib\nx = importlib.import_module('labs.exercises.lab10_caltech')\n"
+    right, *runs = packed.measured("lab04", "s1"), *packed.measured("lab04", "s1")
+    for change, reason in [(None, "mentions"), *ODD.values()]:
+        *others, last = runs
+        if change:
+            change(last := dict(last))
+        answers = {"lab04.excess": {"cell": cell}}
+        each = judge_zip(packed.write(tmp_path, "s1", runs=[*others, packed.signed(last, last["student"])],
+                                      answers=answers, only=True), rules)
+        assert [line for line in each.findings if reason in line], (reason, each.findings)
+    assert not judge_zip(packed.write(tmp_path, "s1", runs=right, answers=NO_FUNCTIONS), rules).findings
     runs[0]["metrics"]["test_accuracy"] = 0.99
     del runs[1]["digest"]
-    lines = judged(packed.write(tmp_path, "s1", runs=runs, functions=None)).findings
+    lines = judge_zip(packed.write(tmp_path, "s1", runs=runs, only=True)).findings
     about = {words: [line.partition(": ")[0][-len(runs[0]["run"]):] for line in lines if words in line]
              for words in ("changed after the run", "no digest")}
     assert about == {"changed after the run": [runs[0]["run"]], "no digest": [runs[1]["run"]]}
@@ -347,56 +309,28 @@ def trained(student: str, seed: int = 1) -> list[dict]:
     return [packed.signed(run, student) for run in runs]
 
 
-def unowned(runs: list[dict]) -> list[dict]:
-    """Return records that a page made before LABS_STUDENT was set."""
-    bare = [{name: value for name, value in run.items() if name not in ("student", "digest")} for run in runs]
-    return [run | {"digest": schema.digest(run)} for run in bare]
-
-
-def rounded(runs: list[dict]) -> list[dict]:
-    """Return a neighbour's records as a student takes them over: rounded, and with the owner removed."""
-    for run in runs:
-        run["history"] = [{name: round(value, 4) if isinstance(value, float) else value for name, value in row.items()}
-                          for row in run["history"]]
-        packed.again(run)
-        del run["student"]
-        del run["digest"]
-    return runs
-
-
 SHARED = {
     "a run of the page, which all have": ({}, ""),
-    "a run of the page without an id": ({"runs": unowned(trained("s2"))}, ""),
-    "rounded losses without an owner": ({"runs": rounded(trained("s1"))}, "s1, s2: equal losses in all epochs; "),
     "the seed and the losses of the other": ({"runs": trained("s2", personal_seed("s1"))},
                                              "s1, s2: the seed that belongs to one of them; such as its owner and"),
-    "a function": ({"functions": {"lab04.excess": "import math\n" + ALONE.format("k").replace("Of the", "My")}},
+    "the losses of the other": ({"runs": trained("s2", 5000)}, "s1, s2: equal losses in all epochs; "),
+    "a function": ({"cell": "import math\n" + ALONE.format("k").replace("Of the", "My")},
                    "s1, s2: functions that are equal but for names"),
-    "a short function": ({"functions": {"lab04.excess": SHORT}}, ""),
+    "another function": ({"cell": ALONE.format("k").replace("- share", "+ share")}, ""),
+    "a short function": ({"cell": SHORT}, ""),
+    "a saved run of the kit": ({"runs": [{}]}, "s2, the kit: times that are equal"),
 }
 
 
 @pytest.mark.parametrize("name", SHARED)
 def test_what_two_students_share_is_shown_and_what_all_have_is_not(name, tmp_path):
     given, reason = SHARED[name]
-    pair = [{"functions": {"lab04.excess": SHORT if "short" in name else ALONE.format("e")}, "runs": trained(
-        "s1", personal_seed("s1") if "seed" in name else 1)}, {"functions": {}, "runs": trained("s2")} | given]
+    if given.get("runs") == [{}]:
+        given = {"runs": [reference.read_all("two-cores", "lab04_speedup")[0]]}
+    pair = [{"cell": SHORT if "short" in name else ALONE.format("e"), "runs": trained(
+        "s1", personal_seed("s1") if "of the other" in name else 1)}, {"runs": trained("s2")} | given]
     read = [hand_ins.read(packed.write(tmp_path, student, only=True, **each))
             for student, each in zip(("s1", "s2"), pair, strict=True)]
     lines = [line for _, line in evidence.copies(read)]
     assert any(line.startswith(reason) for line in lines) if reason else not lines, lines
     assert len(lines) == len({line.partition(";")[0] for line in lines}), "one for all runs"
-
-
-def test_a_saved_run_of_the_kit_is_no_record_of_a_student(tmp_path):
-    saved = reference.read_all("two-cores", "lab04_speedup")[0]
-    hand_in = hand_ins.read(packed.write(tmp_path, "s1", runs=[saved], only=True, answers={}))
-    lines = [line for _, line in evidence.copies([hand_in])]
-    assert any(f" and two-cores/{saved['run']} (" in line for line in lines), lines
-
-
-def test_a_cell_that_names_the_grader_is_shown(tmp_path):
-    cell = "import importlib\nselect = importlib.import_module('labs.exercises.lab10_caltech')\n"
-    each = judged(packed.write(tmp_path, "s1", "lab10", functions={"lab10.select": cell}))
-    assert any("lab10.select mentions labs.exercises.lab10_caltech" in line for line in each.findings)
-    assert {verdict.exercise: verdict.status for verdict in each.verdicts}["lab10.select"] == judge.WRONG
