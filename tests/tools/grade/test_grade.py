@@ -15,7 +15,7 @@ import pytest
 
 from labs import exercises
 from labs.exercises import hand_ins
-from labs.results import reference, schema
+from labs.results import records, reference
 from labs.run import catalogue
 from labs.run.paths import ROOT
 from labs.run.student import personal_seed
@@ -350,7 +350,7 @@ def trained(student: str, seed: int = 1) -> list[dict]:
 def unowned(runs: list[dict]) -> list[dict]:
     """Return records that a page made before LABS_STUDENT was set."""
     bare = [{name: value for name, value in run.items() if name not in ("student", "digest")} for run in runs]
-    return [run | {"digest": schema.digest(run)} for run in bare]
+    return [run | {"digest": records.digest(run)} for run in bare]
 
 
 def rounded(runs: list[dict]) -> list[dict]:
