@@ -94,7 +94,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         seconds: dict[str, float] = {}
         rounds: list[dict[str, Any]] = []
         if config.ledger:
-            seconds, rounds = measure.ledger.measure(job, model, train, history, **settings)
+            seconds, rounds = results.ledger.measure(job, model, train, history, **settings)
         return results.finish(
             job, history, tables={"ledger": rounds},
             test_accuracy=test["accuracy"], test_loss=test["loss"],

@@ -191,7 +191,7 @@ def describe(config: Config, hosts: Sequence[str], machines: int, planned: dict[
     """
     counts = Counter(hosts)
     where = "; " + ", ".join(f"{count} on {node}" for node, count in counts.items()) if len(counts) > 1 else ""
-    yield f"layout: {results.tables.shape(hosts, machines)} (nodes x workers on each){where}"
+    yield f"layout: {results.tables.format_layout(hosts, machines)} (nodes x workers on each){where}"
     yield (f"global batch: {len(hosts)} x {config.batch_size} = {planned['global_batch_size']} images, "
            f"{planned['steps_per_epoch']} steps per epoch")
     warmup = f", after {config.warmup_epochs:g} epochs of warmup" if config.warmup_epochs else ""

@@ -26,7 +26,7 @@ import msgspec
 
 from labs import exercises
 from labs.results import records
-from labs.results.schema import LabName, Record
+from labs.results.records import LabName, Record
 from labs.run import atomic, catalogue
 from labs.run.errors import LabError, quoted
 from labs.run.paths import results_dir, shown, work_dir

@@ -21,21 +21,20 @@ from labs.exercises.grading import (
     pair_with_one_worker,
     ratio,
 )
-from labs.measure import ledger_columns
-from labs.measure.ledger_columns import ENTRIES
 from labs.results import noise
+from labs.results.ledger import ENTRIES
 
 COMMAND = "`labs sweep lab04_speedup`"
 PAIR = pair_with_one_worker(COMMAND)
 
 
 def _ledger(run: Record) -> float | None:
-    return images_per_sec(run) and run["metrics"].get(ledger_columns.WALL)
+    return images_per_sec(run) and run["metrics"].get("ledger_wall_seconds")
 
 
 def _part(run: Record, name: str) -> float:
     # Runs from before the ledger had `start` count it in `other`.
-    return run["metrics"].get(ledger_columns.column(name), 0.0)
+    return run["metrics"].get(f"ledger_{name}_seconds", 0.0)
 
 
 def _pairs(records: list[Record]) -> list[Record]:
@@ -68,10 +67,10 @@ def _speedups(answer, runs: list[Record]) -> str:
 def _bound(answer, runs: list[Record]) -> str:
     one, many = runs
     size, wall = many["layout"]["size"], _part(many, "wall")
-    excess = {name: _part(many, name) - _part(one, name) / size for name in ledger_columns.ENTRIES}
-    right = {name for name in ledger_columns.ENTRIES if excess[name] > max(excess.values()) - 0.02 * wall}
-    others = dict.fromkeys(ledger_columns.ENTRIES, f"another entry is farther above its entry(1) / {size}")
-    largest = max(ledger_columns.ENTRIES, key=lambda name: _part(many, name))
+    excess = {name: _part(many, name) - _part(one, name) / size for name in ENTRIES}
+    right = {name for name in ENTRIES if excess[name] > max(excess.values()) - 0.02 * wall}
+    others = dict.fromkeys(ENTRIES, f"another entry is farther above its entry(1) / {size}")
+    largest = max(ENTRIES, key=lambda name: _part(many, name))
     others[largest] = f"it is the largest entry, but not the largest loss: compare entry({size}) - entry(1) / {size}"
     return grade_choice(answer, right, others, f"entry({size}) - entry(1) / {size} is largest here")
 
@@ -79,7 +78,7 @@ def _bound(answer, runs: list[Record]) -> str:
 def _exchange(answer, runs: list[Record]) -> str:
     (run,) = runs
     wall = _part(run, "wall")
-    share = {name: _part(run, name) / wall for name in ledger_columns.ENTRIES}
+    share = {name: _part(run, name) / wall for name in ENTRIES}
     return grade_number(answer, share["communication"], "share", "ledger_communication_seconds / ledger_wall_seconds", {
         "that counts the input as communication, as one of the reports did with its data loader":
             share["communication"] + share["input"],

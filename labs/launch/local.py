@@ -114,7 +114,6 @@ def _refuse_config(lab: Lab, config: Any, workers: int) -> None:
         LabError: The workers could not run this Config; the message names the cause.
     """
     lab.check(config, workers)
-    records.refuse_unreadable(lab.name, config)
     data, step = getattr(config, "data", "embedded"), getattr(config, "batch_size", 1) * workers
     if lab.data_set and (data != "embedded" or step > FEWEST):
         from labs.datasets import sharding, splits

@@ -13,8 +13,7 @@ from typing import Any
 
 from labs.lint import run_rules, speedup_rules, tables
 from labs.lint.rows import Finding, Row
-from labs.measure import ledger_columns
-from labs.results import noise, records
+from labs.results import ledger, noise, records
 from labs.run.errors import LabError
 from labs.run.text import plural
 
@@ -91,7 +90,7 @@ def recorded(runs: list[records.Record], folder: str = "") -> list[Row]:
             "bandwidth_gb_per_sec": run["metrics"].get("busbw_gb_per_sec"),
             "disturbed": noise.disturbance(run), "warning": noise.warning(run),
             **{f"{part}_seconds".replace("wall_seconds", "seconds_per_epoch"): seconds
-               for part, seconds in ledger_columns.read(run["metrics"]).items()},
+               for part, seconds in ledger.read(run["metrics"]).items()},
         }))
     return rows
 

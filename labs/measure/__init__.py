@@ -9,7 +9,6 @@ if TYPE_CHECKING:
         collectives,
         kills,
         large_batches,
-        ledger,
         memory,
         network,
         throughput,

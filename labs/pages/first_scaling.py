@@ -150,7 +150,7 @@ def _speed(rows: pd.DataFrame) -> str:
     """Return the speedups of one number of workers by epochs, each with its interval and verdict."""
     verdicts = {1: "faster by more than noise", 0: "not resolved", -1: "slower by more than noise"}
     return "; ".join(f"{text} after {epochs} epochs, {verdicts[rows.direction[epochs]]}"
-                     for epochs, text in tables.within(rows, "speedup", 2).items())
+                     for epochs, text in tables.intervals(rows, "speedup", 2).items())
 
 
 def shares(sizes: Sequence[int], counted: Mapping[str, Sequence[float]]) -> Figure:

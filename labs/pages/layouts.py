@@ -54,7 +54,7 @@ def table(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     by = scaling.configuration(frame)
     frame = scaling.numbers(frame, ["images_per_sec"])  # NaN for a run of one epoch.
     frame = frame.assign(
-        layout=[*map(tables.shape, frame["hosts"], frame["machines"])],
+        layout=[*map(tables.format_layout, frame["hosts"], frame["machines"])],
         even=[len(set(Counter(hosts).values())) == 1 for hosts in frame["hosts"]],
         own=frame["machines"] == frame["nodes"], step_ms=1e3 * frame["global_batch_size"] / frame["images_per_sec"],
         allreduce_ms=1e3 * frame.get("allreduce_seconds", math.nan),

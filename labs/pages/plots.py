@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from labs.measure import ledger_columns
+from labs.results import ledger as time_ledger
 from labs.results.curves import BESIDE, COLOURS, RANK_COLOURS, curves, empty, save  # noqa: F401 - for the pages.
 from labs.results.tables import figure as figure_of
-from labs.results.tables import named
+from labs.results.tables import heading
 from labs.run.text import printable
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _lines(frame: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[str, pd.Dat
 
 def label_of(column: str, value: Any) -> str:
     """Return a value's text in a legend: a word alone, a number with its column."""
-    text = value if isinstance(value, str) else f"{named(column)} {_plain(value)}"
+    text = value if isinstance(value, str) else f"{heading(column)} {_plain(value)}"
     return printable(text).replace("$", r"\$")  # A name in a record is neither an escape sequence nor a formula.
 
 
@@ -150,17 +150,17 @@ def ledger(frame: pd.DataFrame, by: Sequence[str] = ("batch_size", "size"), axes
         axes: The axes to draw on; by default those of a new figure.
     """
     by = [column for column in by if column in frame]
-    columns = list(ledger_columns.COLUMNS)
+    columns = list(time_ledger.COLUMNS)
     bars = frame.dropna(subset=columns).groupby(by, dropna=False)[columns].mean()  # Medians would not sum.
     names = ["\n".join(map(label_of, by, key)) for key in bars.index.to_frame().itertuples(index=False)]
     axes = axes or empty(max(4.5, 2 + 0.95 * len(bars)), 3.6).subplots()
     above, below = np.zeros(len(bars)), np.zeros(len(bars))  # A difference of two measurements can be below zero.
     colours = (COLOURS[5], COLOURS[0], COLOURS[1], COLOURS[4], "0.73")
-    for entry, colour in zip(ledger_columns.ENTRIES, colours, strict=True):
-        height = bars[ledger_columns.column(entry)].to_numpy(float)
+    for entry, colour in zip(time_ledger.ENTRIES, colours, strict=True):
+        height = bars[f"ledger_{entry}_seconds"].to_numpy(float)
         axes.bar(range(len(bars)), height, 0.7, np.where(height < 0, below, above), color=colour, label=entry)
         above, below = above + height.clip(min=0), below + height.clip(max=0)
-    axes.plot(range(len(bars)), bars[ledger_columns.WALL], "k_", markersize=14, label="wall time")
+    axes.plot(range(len(bars)), bars["ledger_wall_seconds"], "k_", markersize=14, label="wall time")
     axes.set_xticks(range(len(bars)), names, fontsize=8)
     axes.set(ylabel="seconds of one epoch")
     return finished(axes)
@@ -275,7 +275,7 @@ def heatmaps(title: str, panels: dict[str, tuple[pd.DataFrame, pd.DataFrame]]) -
             else:
                 text = figure_of(value) if value == value else "no run"
                 axes.text(column, row, text, ha="center", va="center", color="w" if value <= (low + high) / 2 else "k")
-        axes.set(title=name, xlabel=named(values.columns.name), ylabel=named(values.index.name))
+        axes.set(title=name, xlabel=heading(values.columns.name), ylabel=heading(values.index.name))
         axes.set_xticks(range(values.shape[1]), values.columns)
         axes.set_yticks(range(values.shape[0]), values.index)
     figure.colorbar(image, ax=figure.axes, label=title)

@@ -7,6 +7,7 @@ from labs.run import lazy
 if TYPE_CHECKING:
     from labs.results import (
         cost_model,
+        ledger,
         link_model,
         noise,
         records,

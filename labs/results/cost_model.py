@@ -2,6 +2,9 @@
 
 A message of S bytes takes latency + S / bandwidth. Source of the collectives' costs: Thakur, Rabenseifner, Gropp,
 "Optimization of collective communication operations in MPICH", IJHPCA 19(1), 2005.
+
+The four collectives have the same arguments: `nbytes` to reduce, per worker; `n` workers; `latency`, the seconds of an
+empty message; `bandwidth`, the bytes per second of one worker's link.
 """
 
 from __future__ import annotations
@@ -14,14 +17,7 @@ from typing import Literal
 def ring_seconds(nbytes: float, n: int, latency: float, bandwidth: float) -> float:
     """Return the seconds of a ring all-reduce: 2 (n - 1) (latency + nbytes / (n bandwidth)).
 
-    Source: the reduce-scatter and all-gather of Thakur et al. 2005; Patarasuk and Yuan 2009 show that no all-reduce
-    sends fewer bytes.
-
-    Args:
-        nbytes: Bytes to reduce, per worker.
-        n: Number of workers.
-        latency: Seconds of an empty message.
-        bandwidth: Bytes per second of one worker's link.
+    No all-reduce sends fewer bytes (Patarasuk and Yuan 2009).
     """
     return 2 * (n - 1) * (latency + nbytes / (n * bandwidth))
 
@@ -29,25 +25,20 @@ def ring_seconds(nbytes: float, n: int, latency: float, bandwidth: float) -> flo
 def naive_seconds(nbytes: float, n: int, latency: float, bandwidth: float) -> float:
     """Return the seconds of summing on rank 0: 2 (n - 1) (latency + nbytes / bandwidth).
 
-    Rank 0 receives n - 1 messages of full size one after the other, and sends n - 1 back. Nothing uses this; it is what
-    the others are compared with. Arguments as in `ring_seconds`.
+    Rank 0 receives n - 1 messages of full size one after the other, and sends n - 1 back. Nothing uses this.
     """
     return 2 * (n - 1) * (latency + nbytes / bandwidth)
 
 
 def tree_seconds(nbytes: float, n: int, latency: float, bandwidth: float) -> float:
-    """Return the seconds of a binomial tree's reduce and broadcast: 2 ceil(log2 n) (latency + nbytes / bandwidth).
-
-    It sends few messages of full size, which suits small tensors on many workers. Arguments as in `ring_seconds`.
-    """
+    """Return the seconds of a binomial tree's reduce and broadcast: 2 ceil(log2 n) (latency + nbytes / bandwidth)."""
     return 2 * math.ceil(math.log2(n)) * (latency + nbytes / bandwidth)
 
 
 def halving_seconds(nbytes: float, n: int, latency: float, bandwidth: float) -> float:
     """Return the seconds of recursive halving and doubling: 2 log2(n) latency + 2 (n - 1) / n nbytes / bandwidth.
 
-    Rabenseifner's algorithm (Thakur et al. 2005), used by Goyal et al. 2017: a tree's messages, a ring's bytes.
-    Arguments as in `ring_seconds`; exact for powers of two.
+    Rabenseifner's algorithm, used by Goyal et al. 2017: a tree's messages, a ring's bytes. Exact for powers of two.
     """
     return 2 * math.ceil(math.log2(n)) * latency + 2 * (n - 1) / n * nbytes / bandwidth
 
@@ -61,7 +52,9 @@ FUSED_BYTES = 64 * 2**20
 BACKWARD = 2 / 3
 """Share of a step that is its backward pass: it makes two products of the weights' size, the forward pass one."""
 OVERLAP = 0.7
-"""Share of the communication that can hide behind the backward pass; `predicted_efficiency` says why."""
+"""Share of the communication that can hide behind the backward pass. No source publishes it. It is below 1, because the
+first gradients must be computed before any can be sent, and the last are sent when nothing is left to compute. It meets
+all published rows within 10 percentage points (docs/how-we-measure.md)."""
 LOCAL_BANDWIDTH, LOCAL_LATENCY = 10e9, 5e-6
 """Bytes per second and latency between the GPUs of one node over PCI Express 3 x16, whose peak is 15.75 GB/s."""
 
@@ -77,12 +70,10 @@ def allreduce_seconds(nbytes: float, workers: int, latency: float, bandwidth: fl
     Args:
         nbytes: Bytes to reduce, per worker.
         workers: How many, of all nodes.
-        latency: Seconds of an empty message between two nodes.
-        bandwidth: Bytes per second of a node's link.
+        latency, bandwidth: Seconds of an empty message, and bytes per second, of a node's link.
         workers_per_node: How many of them share a node.
         algorithm: Between nodes; "best" is the fastest of them.
-        local_bandwidth: Bytes per second between two workers of a node.
-        local_latency: Seconds of an empty message between them.
+        local_bandwidth, local_latency: The same between two workers of a node.
     """
     local = min(workers_per_node, workers)
     nodes = math.ceil(workers / local)
@@ -107,25 +98,14 @@ def predicted_efficiency(images_per_sec: float, batch_size: int, gradient_bytes:
                          bandwidth: float, workers_per_node: int = 1, overlap: float = OVERLAP, **links) -> float:
     """Return the efficiency of n workers in weak scaling: step / (step + communication that is not hidden).
 
-    A step takes batch_size / images_per_sec. The share `overlap` of the communication hides behind the backward pass,
-    which is BACKWARD of the step and cannot hide more than its own length.
-
-    Why 0.7: the share is below 1, because the first gradients must be computed before any can be sent, and the last
-    ones are sent when nothing is left to compute. No source publishes it. With one set of constants, every value from
-    0.5 to 0.8 comes within 10 percentage points of all rows of data/reference/published_scaling.csv. 0.7 also does so
-    for the figures of 128 GPUs in an earlier edition of Horovod's README; 0.5 does not (VGG16 0.66, not 0.79).
-    The model leaves out input, and the wait for the slowest worker, which `at_scale.predict` adds.
+    It leaves out input, and the wait for the slowest worker, which `at_scale.predict` adds.
 
     Args:
         images_per_sec: Throughput of one worker alone.
         batch_size: Images per worker and step.
         gradient_bytes: Bytes of all gradients: 4 per trainable parameter.
-        workers: How many.
-        latency: Seconds of an empty message between two nodes.
-        bandwidth: Bytes per second of a node's link.
-        workers_per_node: How many share a node and its link.
-        overlap: Share of the communication that can hide: 0 for none.
-        links: `algorithm`, `local_bandwidth`, `local_latency` of `allreduce_seconds`.
+        workers, latency, bandwidth, workers_per_node, links: As in `allreduce_seconds`.
+        overlap: As in `exposed_seconds`.
     """
     step = batch_size / images_per_sec
     communication = allreduce_seconds(gradient_bytes, workers, latency, bandwidth, workers_per_node, **links)

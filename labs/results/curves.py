@@ -34,8 +34,7 @@ def curves(records: Sequence[dict[str, Any]], labels: Sequence[str] | None = Non
     figure = empty(11, 3.4)
     loss, accuracy = figure.subplots(1, 2)
     labels = labels or [plural(record["layout"]["size"], "worker") for record in records]
-    first = [record["history"][0] for record in records if record["history"]]
-    metric = "mae" if first and all("mae" in row for row in first) else "accuracy"
+    metric = "mae" if any("mae" in row for record in records for row in record["history"][:1]) else "accuracy"
     for record, label, colour in zip(records, labels, COLOURS, strict=False):
         for axes, name in ((loss, "loss"), (accuracy, metric)):
             _draw(axes, record["history"], name, label, colour)
@@ -55,11 +54,10 @@ def curves(records: Sequence[dict[str, Any]], labels: Sequence[str] | None = Non
 
 
 def _draw(axes, history: Sequence[dict[str, float]], name: str, label: str, colour: str) -> None:
-    epochs = [row["epoch"] for row in history]
     for column, style, subset in ((name, "--", "training"), (f"val_{name}", "-o", "validation")):
         if history and column in history[0]:
-            values = [row.get(column, np.nan) for row in history]
-            axes.plot(epochs, values, style, markersize=3, color=colour, label=f"{label}, {subset}")
+            axes.plot([row["epoch"] for row in history], [row.get(column, np.nan) for row in history], style,
+                      markersize=3, color=colour, label=f"{label}, {subset}")
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -1,9 +1,4 @@
-"""Predicted time of a training step, from a link's constants and a computation that are measured separately.
-
-    fit      a link's latency and bandwidth, from the times of all-reduces
-    between  those of a link that was not measured, from all-reduces over slower and faster ones
-    step     the computation of a step, and the part of its exchange that no computation hides
-"""
+"""Predicted time of a training step, from a link's constants and a computation that are measured separately."""
 
 from __future__ import annotations
 
@@ -44,10 +39,9 @@ def fit(rows: Sequence[Mapping[str, Any]], n: int) -> Link:
     Raises:
         LabError: There are fewer than two sizes of at least SMALLEST bytes, or no link explains the times.
     """
-    used = [(row["bytes"], row["seconds"]) for row in rows if row["bytes"] >= SMALLEST]
-    if n < 2 or len({nbytes for nbytes, _ in used}) < 2:
+    nbytes, seconds = _used(rows, "bytes", "seconds")
+    if n < 2 or len({*nbytes}) < 2:
         raise LabError(f"a fit needs two workers, and messages of two sizes from {SMALLEST // 2**10} KiB on")
-    nbytes, seconds = np.array(used, float).T
     # A ring: seconds = 2 (n - 1) latency + 2 (n - 1) / n nbytes / bandwidth.
     latency, per_byte = _smallest_errors([np.full_like(nbytes, 2 * (n - 1)), 2 * (n - 1) / n * nbytes], seconds)
     if per_byte <= 0:
@@ -70,15 +64,20 @@ def between(rows: Sequence[Mapping[str, Any]], n: int, bits_per_second: float) -
     Raises:
         LabError: There are fewer than two links, or the times depend neither on the bytes nor on the link.
     """
-    used = [(row["bytes"], row["seconds"], row["bits_per_second"]) for row in rows if row["bytes"] >= SMALLEST]
-    if n < 2 or len({bits for *_, bits in used}) < 2:
+    nbytes, seconds, bits = _used(rows, "bytes", "seconds", "bits_per_second")
+    if n < 2 or len({*bits}) < 2:
         raise LabError("this needs two workers, and all-reduces over two links")
-    nbytes, seconds, bits = np.array(used, float).T
     sent = 2 * (n - 1) / n * nbytes
     latency, processor, factor = _smallest_errors([np.full_like(nbytes, 2 * (n - 1)), sent, 8 * sent / bits], seconds)
     if processor + factor <= 0:
         raise LabError("no constants explain these times: they do not grow with the bytes")
     return Link(latency, 1 / (processor + 8 * factor / bits_per_second))
+
+
+def _used(rows: Sequence[Mapping[str, Any]], *names: str) -> np.ndarray:
+    """Return some columns of the rows with messages of at least SMALLEST bytes."""
+    used = [[row[name] for name in names] for row in rows if row["bytes"] >= SMALLEST]
+    return np.array(used, float).reshape(-1, len(names)).T
 
 
 def _smallest_errors(terms: Sequence[np.ndarray], seconds: np.ndarray) -> list[float]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labs.results import records, reference
-from labs.results.tables import known, named
+from labs.results.tables import heading, known
 from labs.run import catalogue, terminal
 from labs.run.errors import LabError
 from labs.run.paths import shown
@@ -62,7 +62,7 @@ def table(frame: pd.DataFrame) -> str:
     """Return the most important columns as a table for a terminal."""
     columns = [column for column in COLUMNS if column in frame]
     rows = [[cell(value) for value in row] for row in frame[columns].itertuples(index=False)]
-    return terminal.table([[named(column) for column in columns], *rows])
+    return terminal.table([[heading(column) for column in columns], *rows])
 
 
 def cell(value: Any) -> str:

@@ -3,7 +3,8 @@
     print(compare(two, one, "images_per_sec", ratio=True))      more than noise: 1.93 (1.81 to 2.05)
     print(warning(run) or "two workers are faster")
 
-Pages, tables, the report, lint and graders decide by `compare` and by nothing else.
+Pages, tables, the report, lint and graders decide by `compare` and by nothing else. docs/how-we-judge-noise.md has the
+sources of the methods, with an example each.
 """
 
 from __future__ import annotations
@@ -22,18 +23,17 @@ from labs.run.text import plural, printable
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from labs.results.schema import Record
+    from labs.results.records import Record
 
 LEVEL = 0.05
 """The chance that a sentence or a table calls any difference more than noise although there is none."""
 PAIRS = 3
 """Fewest common seeds that are compared seed by seed: for two differences Student's factor is 12.7."""
-UNEVEN = 1.5
-"""How many times as long as the fastest epoch the slowest of an undisturbed run may take, the first left out."""
+UNEVEN, MOMENT = 1.5, 0.5
+"""How many times as long as the fastest epoch the slowest of an undisturbed run may take, the first left out; and
+seconds: a smaller difference may come from one moment of another program."""
 LARGEST_FACTOR = 1000.0
 """An interval of a ratio that reaches further to either side says nothing."""
-MOMENT = 0.5
-"""Seconds: a smaller difference of two epochs may come from one moment of another program."""
 
 
 # Two settings.
@@ -62,16 +62,13 @@ class Comparison:
     @property
     def direction(self) -> int:
         """1 if `one` is larger by more than noise, -1 if it is smaller, 0 if that is not resolved."""
-        return int(self.low > self._equal) - int(self.high < self._equal)
+        equal = float(self.ratio)
+        return int(self.low > equal) - int(self.high < equal)
 
     @property
     def resolved(self) -> bool:
         """Whether the difference is more than noise: the interval excludes equality."""
         return self.direction != 0
-
-    @property
-    def _equal(self) -> float:
-        return 1.0 if self.ratio else 0.0
 
     @property
     def figures(self) -> str:
@@ -89,7 +86,7 @@ class Comparison:
         half, nearest = (self.high - self.low) / 2, self.low if self.direction > 0 else self.high
         digits = max(self.digits, math.ceil(-math.log10(half / 2.5))) if half > 0 else self.digits
         return next((more for more in range(digits, digits + 9)
-                     if not self.resolved or round(nearest, more) != self._equal), digits)
+                     if not self.resolved or round(nearest, more) != float(self.ratio)), digits)
 
     def __str__(self) -> str:
         verdict = "more than noise" if self.resolved else "not resolved"
@@ -106,10 +103,9 @@ def compare(one: Any, other: Any, of: str | Callable[[Record], float] | None = N
     """Compare two settings over their runs: return the difference one - other, or the ratio one / other.
 
     With at least `PAIRS` common seeds, at least half of those on either side, the comparison is paired: Student's
-    interval of the mean difference within a seed. Otherwise it is Welch's interval (1947) over all runs. Ratios are
-    compared by their logarithms. For several comparisons each interval has the level 1 - 0.05 / comparisons, so that
-    all hold together (Bonferroni; Dunn, "Multiple comparisons among means", Journal of the American Statistical
-    Association 56, 1961). Runs with the same seed and, to the last digit, the same value count once.
+    interval of the mean difference within a seed. Otherwise it is Welch's interval over all runs. Ratios are compared
+    by their logarithms. For several comparisons each interval has the level 1 - 0.05 / comparisons, so that all hold
+    together (Bonferroni). Runs with the same seed and, to the last digit, the same value count once.
 
     Args:
         one, other: Values by seed (a mapping or a Series); values without seeds (a list or an array); or runs (records
@@ -145,9 +141,9 @@ def _difference(one: Values, other: Values, level: float) -> tuple[float, float,
     pairs = len(common) if len(common) >= PAIRS and 2 * len(common) >= max(len(one), len(other)) else 0
     if pairs:
         differences = np.array([np.mean(one[seed]) - np.mean(other[seed]) for seed in common])
-        centre, half = differences.mean(), half_width(*spread(differences), level)
+        centre, half = differences.mean(), half_width(*_spread(differences), level)
     else:
-        (a, freedom_a), (b, freedom_b) = spread(first), spread(second)
+        (a, freedom_a), (b, freedom_b) = _spread(first), _spread(second)
         freedom = (a + b) ** 2 / (a**2 / freedom_a + b**2 / freedom_b) if a + b > 0 else 1.0
         centre, half = first.mean() - second.mean(), half_width(a + b, freedom, level)
     if min(len(first), len(second)) < 2:
@@ -158,8 +154,7 @@ def _difference(one: Values, other: Values, level: float) -> tuple[float, float,
     return float(centre), float(half), pairs, ""
 
 
-def _values(side: Any, of: str | Callable[[Record], float] | None, timed: bool,
-            ratio: bool) -> tuple[Values, bool, list[str]]:
+def _values(side: Any, of: Any, timed: bool, ratio: bool) -> tuple[Values, bool, list[str]]:
     """Return the values of a side by seed, as logarithms for a ratio; whether all are disturbed; the runs left out."""
     runs = list(_runs(side, of))
     left_out = [disturbed for *_, disturbed in runs if disturbed and timed]
@@ -178,31 +173,25 @@ def _values(side: Any, of: str | Callable[[Record], float] | None, timed: bool,
 
 
 def _runs(side: Any, of: Any) -> Iterator[tuple[Hashable, Any, str]]:
-    """Yield each run's seed and value, and its name if it was disturbed; a run without a seed gets a key of its own."""
+    """Yield each run's seed and value, and its name if it was disturbed; a run without a seed gets its own key."""
     if hasattr(side, "columns"):
-        seeds = side["seed"] if "seed" in side else [object() for _ in side.index]
-        disturbed = side["disturbed"] if "disturbed" in side else [""] * len(side)
-        names = side["run"] if "run" in side else [""] * len(side)
-        for seed, value, why, name in zip(seeds, side[of], disturbed, names, strict=True):
-            yield seed, value, f"{name} ({why})" if why else ""
+        for row in side.to_dict("records"):
+            why = row.get("disturbed", "")
+            yield row.get("seed", object()), row[of], f"{row.get('run', '')} ({why})" if why else ""
     elif of is not None:
         for run in side:
             value = of(run) if callable(of) else {**run["metrics"], **run["timings"]}.get(of)
             why = disturbance(run)
             yield run["config"].get("seed", object()), value, f"{run['run']} ({why})" if why else ""
-    elif hasattr(side, "items"):
-        yield from ((seed, value, "") for seed, value in side.items())
     else:
-        yield from ((object(), value, "") for value in side)
+        pairs = side.items() if hasattr(side, "items") else ((object(), value) for value in side)
+        yield from ((seed, value, "") for seed, value in pairs)
 
 
 # Two accuracies.
 
 def standard_error(share: float, images: int) -> float:
-    """Return the standard error of a share of right answers on independent images, sqrt(p (1 - p) / n).
-
-    Source: the variance of a binomial proportion; NIST/SEMATECH e-Handbook of Statistical Methods, 7.2.4.
-    """
+    """Return the standard error of a share of right answers on independent images, sqrt(p (1 - p) / n)."""
     return math.sqrt(share * (1 - share) / images)
 
 
@@ -231,11 +220,8 @@ def compare_shares(one: float, other: float, images: int, other_images: int | No
 def compare_answers(one: ArrayLike, other: ArrayLike, comparisons: int = 1) -> Comparison:
     """Compare the accuracies of two models on the same images by McNemar's exact test.
 
-    Images that both get right, or both get wrong, say nothing about which is better. If the two are equally good, each
-    of the others is as likely to favour the first as the second. The interval is that of Clopper and Pearson for the
-    share of these images that favours the first; it excludes equality where the test does. Source: McNemar 1947,
-    Psychometrika 12; Dietterich 1998, Approximate Statistical Tests for Comparing Supervised Classification Learning
-    Algorithms, section 3.1.
+    The interval is that of Clopper and Pearson for the share of the images that favour the first, among those that only
+    one model gets right; it excludes equality where the test does.
 
     Args:
         one, other: Whether each model is right on each image, in the same order [n].
@@ -270,14 +256,9 @@ def _discordant(one: ArrayLike, other: ArrayLike) -> tuple[int, int, int]:
 # One setting.
 
 def mean_interval(values: Sequence[float], together: int = 1) -> tuple[float, float]:
-    """Return Student's interval of the mean; NaN for fewer than two values.
-
-    Args:
-        values: The values.
-        together: The number of intervals that hold together with 95 %.
-    """
+    """Return Student's interval of the mean, one of `together` that hold with 95 %; NaN for fewer than two values."""
     numbers = np.asarray(values, float)
-    half = half_width(*spread(numbers), LEVEL / together)
+    half = half_width(*_spread(numbers), LEVEL / together)
     return float(numbers.mean() - half), float(numbers.mean() + half)
 
 
@@ -305,7 +286,7 @@ def half_width(variance, freedom, level: float = LEVEL):
     return stdtrit(freedom, 1 - level / 2) * np.sqrt(variance)
 
 
-def spread(values: np.ndarray) -> tuple[float, float]:
+def _spread(values: np.ndarray) -> tuple[float, float]:
     """Return the squared standard error of the mean, and its degrees of freedom; NaN for fewer than two values."""
     return (float(values.var(ddof=1) / len(values)), len(values) - 1) if len(values) > 1 else (math.nan, math.nan)
 
@@ -325,26 +306,26 @@ def warning(*measured: Any) -> str:
 
 def _problems(measured: Any) -> list[str]:
     if isinstance(measured, dict) and "history" in measured:
-        found = filter(None, [disturbance(measured), shared_cores(measured)])
+        found = filter(None, [disturbance(measured), _shared_cores(measured)])
         return [f"{printable(measured['run'])}: {problem}" for problem in found]
     # A quarter at either end may be outliers, since pages take medians.
     turns = np.sort(np.asarray(measured, float))
     middle = turns[len(turns) // 4:len(turns) - len(turns) // 4]
-    return list(filter(None, [uneven(middle, f"the middle {len(middle)} of " * (len(middle) < len(turns))
-                                     + plural(len(turns), "repeat"))]))
+    of = f"the middle {len(middle)} of " * (len(middle) < len(turns)) + plural(len(turns), "repeat")
+    return [clause] if (clause := _uneven(middle, of)) else []
 
 
 def disturbance(run: Record) -> str:
     """Return a clause on how far the epochs of a run differ, if the machine must have been busy; otherwise ""."""
     for epochs in epochs_by_size(run).values():
         seconds = [taken for taken, _ in epochs]
-        clause = uneven([taken / steps for taken, steps in epochs])
+        clause = _uneven([taken / steps for taken, steps in epochs], f"{len(epochs)} epochs")
         if clause and max(seconds) - min(seconds) > MOMENT:
-            return clause.replace("took", "epochs took", 1)
+            return clause
     return ""
 
 
-def shared_cores(run: Record) -> str:
+def _shared_cores(run: Record) -> str:
     """Return a clause on workers that had less than a core each, on no GPU; otherwise ""."""
     workers, cores = run["layout"].get("local_size"), run["machine"].get("cores")
     if not (_is_number(workers) and _is_number(cores) and workers > cores > 0) or run["machine"].get("gpus"):
@@ -352,17 +333,10 @@ def shared_cores(run: Record) -> str:
     return f"{workers:,.0f} workers on a node took turns on {plural(int(cores), 'core')}"
 
 
-def uneven(seconds: Collection[float], of: str = "") -> str:
-    """Return a clause on how far repeats of the same work differ, if the machine must have been busy; otherwise "".
-
-    Args:
-        seconds: The times of the repeats.
-        of: The repeats in words; by default their number.
-    """
+def _uneven(seconds: Collection[float], of: str) -> str:
+    """Return a clause on how far repeats of the same work differ, if the machine must have been busy; otherwise ""."""
     ratio = max(seconds) / min(seconds) if len(seconds) > 1 and min(seconds) > 0 else 1.0
-    if ratio <= UNEVEN:
-        return ""
-    return f"the slowest of {of or len(seconds)} took {ratio:.3g} times as long as the fastest"
+    return f"the slowest of {of} took {ratio:.3g} times as long as the fastest" if ratio > UNEVEN else ""
 
 
 def epochs_by_size(run: Record) -> dict[int, list[tuple[float, float]]]:

@@ -1,26 +1,26 @@
-"""Records of runs: `<results root>/<lab>/<run>/record.json`, written atomically.
+"""Records of runs: their schema, and how they are read, as dictionaries and as a table.
 
     records.load()            every run of every lab, as a DataFrame
     records.read(folder)      one run, as a dictionary
+
+A run writes `<results root>/<lab>/<run>/record.json` at its end (`run_record.finish`).
 """
 
 from __future__ import annotations
 
 import collections
-import dataclasses
 import glob
+import hashlib
 import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from labs.results import noise, schema
-from labs.results.schema import FORMAT, Record
-from labs.run import atomic
+from labs.results import noise
 from labs.run.errors import LabError
 from labs.run.paths import results_dir
 from labs.run.text import one_line
@@ -28,29 +28,83 @@ from labs.run.text import one_line
 if TYPE_CHECKING:
     import pandas as pd
 
+Record = dict[str, Any]
+"""A record that fits `Schema`, as JSON values; it may have more fields."""
+FORMAT = 1
+"""The format of the records that this kit writes and reads."""
+Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""Integers of at most 64 bits: pandas and numpy raise on larger ones."""
+Count = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+Number = Integer | float | None
+Value = Integer | float | bool | str | list | dict | None
+LabName = Annotated[str, msgspec.Meta(pattern=r"^\w[\w.-]*\Z", max_length=255)]
+"""No separators, because files are named after labs."""
 
-class Names(tuple):
-    """Names of columns in a frame's `attrs`; pandas copies these deeply whenever it takes a column."""
 
-    __slots__ = ()
+class Layout(msgspec.Struct):
+    """How many workers ran."""
 
-    def __deepcopy__(self, memo: dict) -> Names:
-        return self
+    size: Count
+    nodes: Count
+    global_batch_size: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
-LARGEST = 64 << 20
-"""The most bytes of a record; those of the labs have a few thousand."""
+class Timings(msgspec.Struct):
+    """The timings that every record has; they may be null."""
+
+    images_per_sec: Number
+    seconds_per_epoch: Number
+
+
+class Machine(msgspec.Struct):
+    """The machine of rank 0."""
+
+    host: str = ""
+    link: str = ""
+    cores: Integer | None = None
+    memory_bytes: Number = None
+    onednn: bool | None = None
+    variables: dict[str, str] | None = None
+    gpus: list[str] | None = None
+
+
+class Epoch(msgspec.Struct):
+    """A row of the history."""
+
+    epoch: Integer
+    train_seconds: Number = None
+    loss: Number = None
+    val_accuracy: Number = None
+
+
+class Schema(msgspec.Struct):
+    """The fields that every reader may rely on."""
+
+    lab: LabName
+    run: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+    started: str
+    config: dict[str, Value]
+    layout: Layout
+    history: list[Epoch]
+    timings: Timings
+    metrics: dict[str, Value]
+    machine: Machine
+    versions: dict[str, str] | None = None
+    data: dict[str, dict[str, Value]] = {}
+    tables: dict[str, list[dict[str, Value]]] = {}
+    student: str = ""
+    digest: str = ""
 
 
 def read(folder: str | os.PathLike) -> Record:
     """Read the record of one run.
 
     Raises:
-        LabError: The file is not a regular file, is damaged, or is not a record; names the file and the problem.
+        LabError: The file is damaged, or is not a record; names the file and the problem.
         OSError: The file does not exist.
     """
-    path = f"{folder}/record.json"
-    return parse(atomic.read_bytes(path, LARGEST), path)
+    path = Path(folder, "record.json")
+    return parse(path.read_bytes(), str(path))
 
 
 def parse(content: bytes, path: str) -> Record:
@@ -60,47 +114,37 @@ def parse(content: bytes, path: str) -> Record:
         LabError: The file is damaged or is not a record; the message names `path` and the problem.
     """
     try:
-        record = _parsed(content)
+        record = _decode(content)
         if not isinstance(record, dict) or record.get("format") != FORMAT:
-            raise LabError(f"not a record of format {FORMAT}")
-        schema.check(record)
+            raise LabError(f"{path}: not a record of format {FORMAT}")
+        msgspec.convert(record, Schema)
+    except msgspec.ValidationError as problem:
+        text, _, field = str(problem).rstrip("`").partition(" - at `$.")
+        raise LabError(f"{path}: {field}: {text}".replace("[...]", "")) from None
     except (ValueError, RecursionError) as problem:
         raise LabError(f"{path}: damaged, not JSON: {problem}") from None
-    except LabError as problem:
-        raise LabError(f"{path}: {problem}") from None
     return record
+
+
+def _decode(content: bytes) -> Any:
+    """Decode JSON, in which Python writes NaN and infinities for the loss of a diverged run."""
+    try:
+        return msgspec.json.decode(content)
+    except msgspec.DecodeError:
+        return json.loads(content)
+
+
+def digest(record: Record) -> str:
+    """Return the SHA-256 of a record's content, apart from its digest: anyone can compute it, so it proves nothing."""
+    content = {name: value for name, value in record.items() if name != "digest"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def digest_state(record: Record) -> str:
     """Return "intact"; "edited" if the content was changed after the run; "none" for a record of an earlier kit."""
     if "digest" not in record:
         return "none"
-    return "intact" if record["digest"] == schema.digest(record) else "edited"
-
-
-def _parsed(content: bytes) -> Any:
-    """Parse JSON, strictly except for NaN and infinities, which Python writes for the loss of a diverged run."""
-    try:
-        return msgspec.json.decode(content)
-    except ValueError:
-        record = json.loads(content)
-        msgspec.json.encode(record)  # Python's reader accepts a lone surrogate, which cannot be printed.
-        return record
-
-
-def refuse_unreadable(lab: str, config: Any) -> None:
-    """Refuse a Config whose record could not be read at the end of the run.
-
-    Raises:
-        LabError: The Config has a value that a record cannot hold; the message names the field and the problem.
-    """
-    draft = {"lab": lab, "run": "draft", "started": "", "config": dataclasses.asdict(config),
-             "layout": {"size": 1, "nodes": 1, "global_batch_size": 1}, "history": [],
-             "timings": dict.fromkeys(("images_per_sec", "seconds_per_epoch")), "metrics": {}, "machine": {}}
-    try:
-        schema.check(_parsed(json.dumps(draft, default=str).encode()))
-    except LabError as problem:
-        raise LabError(f"this run's record could not be read: {problem}") from None
+    return "intact" if record["digest"] == digest(record) else "edited"
 
 
 def read_all(lab: str = "*", root: Path | None = None) -> list[Record]:
@@ -108,11 +152,9 @@ def read_all(lab: str = "*", root: Path | None = None) -> list[Record]:
     root, valid = root or results_dir(), []
     for path in sorted(glob.iglob(f"{lab}/*/record.json", root_dir=root)):
         try:
-            valid.append(read(f"{root}/{os.path.dirname(path)}"))
-        except LabError as problem:
+            valid.append(read(root / os.path.dirname(path)))
+        except (LabError, OSError) as problem:
             print(f"labs: left out: {one_line(problem)}", file=sys.stderr)
-        except OSError as problem:
-            print(f"labs: left out: {one_line(f'{problem.filename}: {problem.strerror}')}", file=sys.stderr)
     return sorted(valid, key=lambda record: record["started"])
 
 
@@ -131,12 +173,12 @@ def table(records: Iterable[Record]) -> pd.DataFrame:
     import pandas as pd
 
     records = list(records)
-    frame, hardware = pd.DataFrame(map(flat, records)), computed_on(records)
+    frame, hardware = pd.DataFrame(map(_flat, records)), computed_on(records)
     frame[list(hardware)] = pd.DataFrame(hardware, frame.index)
     frame["disturbed"] = list(map(noise.disturbance, records))
     measured = {name for record in records for name in record["timings"] | record["metrics"]}
-    configured = {name: None for record in records for name in settings(record) if name not in measured}
-    frame.attrs["config"] = Names(configured | hardware)
+    configured = {name: None for record in records for name in _settings(record) if name not in measured}
+    frame.attrs["config"] = tuple(configured | hardware)
     return frame
 
 
@@ -146,11 +188,14 @@ def computed_on(records: Sequence[Record]) -> dict[str, list[str]]:
     They are in no Config, but they belong to the configuration: runs with and without are not compared.
     """
     machines = [record["machine"] for record in records]
-    gpus = [", ".join(sorted(set(machine.get("gpus") or ()))) or "none" for machine in machines]
-    onednn = [{True: "on", False: "off"}.get(machine.get("onednn"), "not recorded") for machine in machines]
-    variables = [" ".join(map("=".join, (machine.get("variables") or {}).items())) or "none" for machine in machines]
-    links = [machine.get("link") or "none" for machine in machines]
-    columns = {"gpu": gpus, "onednn": onednn, "variables": variables, "link": links, "data_set": _data_sets(records)}
+    columns = {
+        "gpu": [", ".join(sorted(set(machine.get("gpus") or ()))) or "none" for machine in machines],
+        "onednn": [{True: "on", False: "off"}.get(machine.get("onednn"), "not recorded") for machine in machines],
+        "variables": [" ".join(map("=".join, (machine.get("variables") or {}).items())) or "none"
+                      for machine in machines],
+        "link": [machine.get("link") or "none" for machine in machines],
+        "data_set": _data_sets(records),
+    }
     return {name: values for name, values in columns.items() if len(set(values)) > 1}
 
 
@@ -158,21 +203,18 @@ def _data_sets(records: Sequence[Record]) -> list[str]:
     """Return the digest of each record's data set where runs of one lab and one --data had several; elsewhere ""."""
     digests = [record.get("data", {}).get("train", {}).get("data_set", "") for record in records]
     names = [(record["lab"], str(record["config"].get("data"))) for record in records]
-    known: dict[tuple[str, str], set[str]] = collections.defaultdict(set)
-    for name, digest in zip(names, digests, strict=True):
-        known[name] |= {digest} - {""}
-    return [(digest or "not recorded") if len(known[name]) > 1 else ""
-            for digest, name in zip(digests, names, strict=True)]
+    several = collections.Counter(name for name, _ in {(name, each) for name, each in zip(names, digests, strict=True)
+                                                       if each})
+    return [(each or "not recorded") if several[name] > 1 else "" for name, each in zip(names, digests, strict=True)]
 
 
-def flat(record: Record) -> dict[str, Any]:
+def _flat(record: Record) -> dict[str, Any]:
     """Return a record as one row of `table`; its lab, run, start and layout override other fields of the same name."""
-    about = {key: record[key] for key in ("lab", "run", "started")}
-    layout = record["layout"]
-    return about | settings(record) | layout | record["timings"] | record["metrics"] | layout | about
+    about, layout = {key: record[key] for key in ("lab", "run", "started")}, record["layout"]
+    return about | _settings(record) | layout | record["timings"] | record["metrics"] | layout | about
 
 
-def settings(record: Record) -> dict[str, Any]:
+def _settings(record: Record) -> dict[str, Any]:
     """Return a record's Config; a name that the layout has too gets the prefix `asked_`."""
     layout = record["layout"]
     return {f"asked_{name}" if name in layout else name: value for name, value in record["config"].items()}
@@ -182,11 +224,11 @@ def rows_of(records: Iterable[Record], name: str) -> pd.DataFrame:
     """Return the rows of one named table of some runs, with lab, run, number of workers and Config."""
     import pandas as pd
 
-    frame_rows = []
+    rows = []
     for record in records:
         about = {"lab": record["lab"], "run": record["run"], "size": record["layout"]["size"]}
-        frame_rows += [about | record["config"] | row | about for row in record.get("tables", {}).get(name, [])]
-    return pd.DataFrame(frame_rows)
+        rows += [about | record["config"] | row | about for row in record.get("tables", {}).get(name, [])]
+    return pd.DataFrame(rows)
 
 
 def curves(record: Record) -> pd.DataFrame:

@@ -22,6 +22,7 @@ from labs.run.options import check_name
 from labs.run.paths import ROOT
 
 FOLDER = ROOT / "data" / "reference_runs"
+START = operator.itemgetter("started", "run")
 
 
 def keep(runs: Iterable[records.Record], name: str, folder: Path = FOLDER) -> int:
@@ -35,7 +36,7 @@ def keep(runs: Iterable[records.Record], name: str, folder: Path = FOLDER) -> in
     for lab in sorted({record["lab"] for record in runs}):
         path = folder / name / f"{lab}.jsonl"
         kept = {record["run"]: record for record in [*_read(path), *runs] if record["lab"] == lab}
-        lines = [msgspec.json.encode(record).decode() for record in sorted(kept.values(), key=_start)]
+        lines = [msgspec.json.encode(record).decode() for record in sorted(kept.values(), key=START)]
         atomic.write_text(path, "\n".join(lines) + "\n")
     return len(runs)
 
@@ -48,8 +49,7 @@ def read_all(name: str, lab: str = "*", folder: Path = FOLDER) -> list[records.R
     """
     if name not in names(folder):
         raise LabError(f"no reference runs are called {name!r}; there are: {', '.join(names(folder)) or 'none'}")
-    return sorted((record for path in sorted((folder / name).glob(f"{lab}.jsonl")) for record in _read(path)),
-                  key=_start)
+    return sorted((record for path in folder.glob(f"{name}/{lab}.jsonl") for record in _read(path)), key=START)
 
 
 def names(folder: Path = FOLDER) -> list[str]:
@@ -58,10 +58,5 @@ def names(folder: Path = FOLDER) -> list[str]:
 
 
 def _read(path: Path) -> list[records.Record]:
-    if not path.exists():
-        return []
-    return [records.parse(line, f"{path}, line {number}")
-            for number, line in enumerate(path.read_bytes().splitlines(), 1)]
-
-
-_start = operator.itemgetter("started", "run")
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    return [records.parse(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]

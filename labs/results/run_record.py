@@ -9,9 +9,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from labs.measure import ledger_columns, throughput
-from labs.results import curves, schema
-from labs.results.schema import FORMAT, Record
+from labs.measure import throughput, timeline
+from labs.results import curves, records
 from labs.run import atomic, environment, heartbeat, student, terminal
 from labs.run.paths import shown
 
@@ -19,7 +18,8 @@ if TYPE_CHECKING:
     from labs.training.workers import Job
 
 
-def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | None = None, **metrics: float) -> Record:
+def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | None = None,
+           **metrics: float) -> records.Record:
     """Make the run's record, write it with its curves (rank 0), and return it on every worker.
 
     Args:
@@ -32,17 +32,16 @@ def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | Non
 
     if job.options.timeline:
         tables = (tables or {}) | {"timeline": _timeline(job)}
-    batch_size = getattr(job.config, "batch_size", 0)
     seconds = time.monotonic() - job.started
     layout = {name: value for name, value in dataclasses.asdict(job.layout).items() if "rank" not in name}
     record = {
-        "format": FORMAT,
+        "format": records.FORMAT,
         "lab": job.lab,
         "run": job.name,
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(time.time() - seconds)),
-        "config": _plain(dataclasses.asdict(job.config)),
-        "layout": _plain(layout | {"global_batch_size": batch_size * job.size}),
-        "data": _plain(job.data),
+        "config": dataclasses.asdict(job.config),
+        "layout": layout | {"global_batch_size": getattr(job.config, "batch_size", 0) * job.size},
+        "data": job.data,
         "versions": versions() | {"commit": environment.commit()},
         "machine": machine(),
         "history": history,
@@ -53,10 +52,11 @@ def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | Non
             "images_per_sec": throughput.images_per_sec(history),
         },
         "metrics": metrics,
-        "tables": _plain(tables or {}),
+        "tables": tables or {},
     }
     record |= {"student": owner} if (owner := student.student_id()) else {}
-    record["digest"] = schema.digest(_plain(record))
+    record = json.loads(json.dumps(record, default=str))  # As it will be read.
+    record["digest"] = records.digest(record)
     if job.rank == 0:
         if history:
             curves.save(curves.curves([record]), job.folder / "curves.png")
@@ -68,7 +68,6 @@ def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | Non
 
 def exchanged(job: Job) -> list[dict]:
     """End the run's timeline and return the exchanges so far, by kind; empty except on rank 0, which wrote it."""
-    from labs.measure import timeline
     from labs.training import hvd_ops
 
     hvd_ops.stop_timeline()
@@ -87,37 +86,24 @@ def _timeline(job: Job) -> list[dict]:
     return rows
 
 
-def _plain(value: Any) -> Any:
-    """Return a value as it reads after a round trip through JSON."""
-    return json.loads(json.dumps(value, default=str))
-
-
-def closing(record: Record) -> str:
-    """Return the table at the end of a run: workers, throughput, seconds per epoch, accuracies."""
-    history = record["history"]
-    last = history[-1] if history else {}
-    row = {
-        "workers": record["layout"]["size"],
-        "global batch": record["layout"]["global_batch_size"],
-        "images/s": record["timings"]["images_per_sec"],
-        "s/epoch": record["timings"]["seconds_per_epoch"],
-    } if history else {"workers": record["layout"]["size"], "seconds": record["timings"]["total_seconds"]}
-    row |= {name.replace("val_", "validation "): last[name] for name in last
+def closing(record: records.Record) -> str:
+    """Return the table at the end of a run: workers, throughput, seconds per epoch, accuracies, and the ledger."""
+    history, layout, timings, metrics = (record[name] for name in ("history", "layout", "timings", "metrics"))
+    row = {"workers": layout["size"]} | ({
+        "global batch": layout["global_batch_size"],
+        "images/s": timings["images_per_sec"],
+        "s/epoch": timings["seconds_per_epoch"],
+    } if history else {"seconds": timings["total_seconds"]})
+    row |= {name.replace("val_", "validation "): value for name, value in (history[-1] if history else {}).items()
             if name in ("val_accuracy", "val_mae", "val_loss")}
-    row |= {name.replace("_", " "): value for name, value in record["metrics"].items()
-            if isinstance(value, float) and not ledger_columns.is_column(name)}
+    row |= {name.replace("_", " "): value for name, value in metrics.items()
+            if isinstance(value, float) and not name.startswith("ledger_")}
     lines = terminal.table([list(row), [_number(value) for value in row.values()]])
-    return "\n".join(filter(None, [lines, _ledger(record["metrics"])]))
-
-
-def _ledger(metrics: dict[str, float]) -> str:
-    """Return the ledger of an epoch in one line; "" if it was not measured."""
-    entries = ledger_columns.read(metrics)
-    if not entries:
-        return ""
-    wall = entries.pop("wall")
-    amounts = ", ".join(f"{name} {value:.2f} s" for name, value in entries.items())
-    return "\n" + terminal.folded(f"an epoch of {wall:.2f} s: {amounts}", 2)
+    if "ledger_wall_seconds" not in metrics:
+        return lines
+    amounts = ", ".join(f"{name.split('_')[1]} {value:.2f} s" for name, value in metrics.items()
+                        if name.startswith("ledger_") and name != "ledger_wall_seconds")
+    return f"{lines}\n\n" + terminal.folded(f"an epoch of {metrics['ledger_wall_seconds']:.2f} s: {amounts}", 2)
 
 
 def _messages(rows: Sequence[dict[str, Any]]) -> str:

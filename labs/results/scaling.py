@@ -24,7 +24,7 @@ ROUNDED = 0.005
 """How far above 1 an efficiency may be because its figures were rounded."""
 
 
-def above_one(efficiency: float, low: float = math.nan) -> str:
+def warn_above_one(efficiency: float, low: float = math.nan) -> str:
     """Return a warning if a scaling efficiency is above 1; otherwise an empty string.
 
     Args:
@@ -39,60 +39,13 @@ def above_one(efficiency: float, low: float = math.nan) -> str:
 def configuration(frame: pd.DataFrame) -> list[str]:
     """Return the columns of a run's configuration: the fields of its Config that have a value, without the seed.
 
-    Args:
-        frame: From `records.load`, which notes in `frame.attrs["config"]` which columns came from a Config.
-
     Raises:
-        LabError: The frame has lost that note, as after `pd.concat` or `merge`; name the columns yourself.
+        LabError: The frame has lost `attrs["config"]`, as after `pd.concat` or `merge`; name the columns yourself.
     """
     if "config" not in frame.attrs:
         raise LabError("this table does not say which columns are its configuration; name them: by=['batch_size', ...]")
     columns = [column for column in ("lab", *frame.attrs["config"]) if column != "seed" and column in frame]
     return [column for column in columns if frame[column].notna().any()]
-
-
-def _grouped(frame: pd.DataFrame, by: list[str]) -> tuple[pd.DataFrame, list[pd.DataFrame]]:
-    """Return one row per configuration and number of workers, and the runs behind each row.
-
-    Disturbed runs are left out where there are others; the column `note` names them. `images_per_sec` is the geometric
-    mean, because throughputs are compared as ratios; `_low` and `_high` are Student's 95 % interval of it, NaN for a
-    single run. Seconds (the first epoch separately) are medians.
-    """
-    by = by + [column for column in ("size", "nodes") if column in frame and column not in by]
-    frame = comparable(_timed(frame), by)
-    # Numbered once: pandas would compare all columns of the configuration again for each mean.
-    numbered = frame.groupby(by, dropna=False, sort=True).ngroup()
-    groups = [_undisturbed(runs) for _, runs in frame.groupby(numbered)]
-    table = frame.loc[~numbered.duplicated(), by].set_index(numbered[~numbered.duplicated()]).sort_index()
-    throughputs = [runs["images_per_sec"] for runs, _ in groups]
-    ends = np.array([noise.geometric_interval(each) for each in throughputs]).reshape(-1, 2)
-    table["repeats"] = [len(each) for each in throughputs]
-    table["images_per_sec"] = [noise.geometric_mean(each) for each in throughputs]
-    table["images_per_sec_low"], table["images_per_sec_high"] = ends.T
-    for name in SECONDS:
-        if name in frame and name not in by:
-            table[name] = [runs[name].median() for runs, _ in groups]
-    table["note"] = [note for _, note in groups]
-    return table.reset_index(drop=True), [runs for runs, _ in groups]
-
-
-def _undisturbed(runs: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Return the runs that were not disturbed, or all if all were, and a note that names the others."""
-    if "disturbed" not in runs or not runs["disturbed"].any():
-        return runs, ""
-    disturbed = runs[runs["disturbed"] != ""]
-    names = ", ".join(f"{run.run} ({run.disturbed})" for run in disturbed.itertuples())
-    if len(disturbed) < len(runs):
-        return runs[runs["disturbed"] == ""], f"left out, disturbed: {names}"
-    return runs, f"disturbed, measure again: {names}"
-
-
-def _timed(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs that have a throughput, with numeric timings; a run of one epoch has none."""
-    if "images_per_sec" not in frame:
-        frame = frame.assign(images_per_sec=np.nan)
-    frame = numbers(frame, [name for name in ("images_per_sec", *SECONDS) if name in frame])
-    return frame[np.isfinite(frame["images_per_sec"]) & (frame["images_per_sec"] > 0)]
 
 
 def numbers(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
@@ -113,7 +66,7 @@ def speedups(frame: pd.DataFrame, base: int = 1, by: Sequence[str] | None = None
              scaling: Literal["weak", "strong"] = "weak") -> pd.DataFrame:
     """Return the speedup and scaling efficiency over `base` workers, a row per configuration and number of workers.
 
-    The columns beside them are those of `_grouped`. The speedup is throughput(n) / throughput(base), as `noise.compare`
+    The columns beside them are those of `_group`. The speedup is throughput(n) / throughput(base), as `noise.compare`
     compares them; the efficiency is speedup / (n / base). Both have its interval, which holds for all rows together
     with 95 %; it is NaN if either side ran once or was disturbed. The column `direction` is the verdict: 1 if the row
     is faster than its base by more than noise, -1 if it is slower, 0 if not resolved. A row is compared only with
@@ -132,21 +85,59 @@ def speedups(frame: pd.DataFrame, base: int = 1, by: Sequence[str] | None = None
         by = ["global_batch_size", *(name for name in by if name not in ("batch_size", "global_batch_size"))]
     elif "batch_size" in by:
         by = [name for name in by if name != "global_batch_size"]
-    table, runs = _grouped(frame, by)
+    table, runs = _group(frame, by)
     bases = _bases(table, by, base)
-    ratios = _ratios(runs, bases)
-    table["speedup"] = [math.nan if other is None else 1.0 if ratio is None else ratio.value
-                        for ratio, other in zip(ratios, bases, strict=True)]
-    for end in ("low", "high"):
-        table[f"speedup_{end}"] = [getattr(ratio, end, math.nan) for ratio in ratios]
-    for name in ("speedup", "speedup_low", "speedup_high"):
-        table[name.replace("speedup", "scaling_efficiency")] = table[name] / (table["size"] / base)
-    table["direction"] = [ratio.direction if ratio else 0 for ratio in ratios]
+    count = sum(other not in (None, row) for row, other in enumerate(bases))
+    rows = [_compare(runs[row], None if other is None else runs[other], count) for row, other in enumerate(bases)]
+    ratios = np.array(rows).reshape(-1, 4).T
+    for name, values in zip(("speedup", "speedup_low", "speedup_high"), ratios, strict=False):
+        table[name] = values
+    for end in ("", "_low", "_high"):
+        table[f"scaling_efficiency{end}"] = table[f"speedup{end}"] / (table["size"] / base)
+    table["direction"] = ratios[3].astype(int)
     missing = f"no run of {plural(base, 'worker')} of this configuration to compare with"
-    notes = [missing if math.isnan(value) else above_one(value, low)
+    notes = [missing if math.isnan(value) else warn_above_one(value, low)
              for value, low in zip(table["scaling_efficiency"], table["scaling_efficiency_low"], strict=True)]
     table["note"] = ["; ".join(filter(None, pair)) for pair in zip(notes, table.pop("note"), strict=True)]
     return table
+
+
+def _group(frame: pd.DataFrame, by: list[str]) -> tuple[pd.DataFrame, list[pd.DataFrame]]:
+    """Return one row per configuration and number of workers, and the runs behind each row.
+
+    Runs of one epoch have no throughput and are left out; so are disturbed runs where there are others, and the column
+    `note` names them. `images_per_sec` is the geometric mean, because throughputs are compared as ratios; `_low` and
+    `_high` are Student's 95 % interval of it, NaN for a single run. Seconds (the first epoch separately) are medians.
+    """
+    by = by + [column for column in ("size", "nodes") if column in frame and column not in by]
+    frame = frame if "images_per_sec" in frame else frame.assign(images_per_sec=np.nan)
+    seconds = [name for name in SECONDS if name in frame and name not in by]
+    frame = comparable(numbers(frame, ["images_per_sec", *seconds]), by)
+    frame = frame[np.isfinite(frame["images_per_sec"]) & (frame["images_per_sec"] > 0)]
+    # Numbered once: pandas would compare all columns of the configuration again for each mean.
+    numbered = frame.groupby(by, dropna=False, sort=True).ngroup()
+    groups = [_undisturbed(runs) for _, runs in frame.groupby(numbered)]
+    table = frame.loc[~numbered.duplicated(), by].set_index(numbered[~numbered.duplicated()]).sort_index()
+    throughputs = [runs["images_per_sec"] for runs, _ in groups]
+    table["repeats"] = [len(each) for each in throughputs]
+    table["images_per_sec"] = [noise.geometric_mean(each) for each in throughputs]
+    ends = np.array([noise.geometric_interval(each) for each in throughputs]).reshape(-1, 2)
+    table["images_per_sec_low"], table["images_per_sec_high"] = ends.T
+    for name in seconds:
+        table[name] = [runs[name].median() for runs, _ in groups]
+    table["note"] = [note for _, note in groups]
+    return table.reset_index(drop=True), [runs for runs, _ in groups]
+
+
+def _undisturbed(runs: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """Return the runs that were not disturbed, or all if all were, and a note that names the others."""
+    if "disturbed" not in runs or not runs["disturbed"].any():
+        return runs, ""
+    disturbed = runs[runs["disturbed"] != ""]
+    names = ", ".join(f"{run.run} ({run.disturbed})" for run in disturbed.itertuples())
+    if len(disturbed) < len(runs):
+        return runs[runs["disturbed"] == ""], f"left out, disturbed: {names}"
+    return runs, f"disturbed, measure again: {names}"
 
 
 def _bases(table: pd.DataFrame, by: list[str], base: int) -> list[int | None]:
@@ -157,9 +148,9 @@ def _bases(table: pd.DataFrame, by: list[str], base: int) -> list[int | None]:
     return [bases.get(configuration) for configuration in configurations]
 
 
-def _ratios(runs: list[pd.DataFrame], bases: list[int | None]) -> list[noise.Comparison | None]:
-    """Return the throughput of each row over that of its base; None for a base, and for a row without one."""
-    compared = sum(other not in (None, row) for row, other in enumerate(bases))
-    return [None if other in (None, row) else
-            noise.compare(runs[row], runs[other], "images_per_sec", ratio=True, comparisons=compared)
-            for row, other in enumerate(bases)]
+def _compare(runs: pd.DataFrame, base: pd.DataFrame | None, count: int) -> tuple[float, float, float, int]:
+    """Return the ratio of two rows' throughputs, its interval among `count` comparisons, and its direction."""
+    if base is None or base is runs:
+        return math.nan if base is None else 1.0, math.nan, math.nan, 0
+    ratio = noise.compare(runs, base, "images_per_sec", ratio=True, comparisons=count)
+    return ratio.value, ratio.low, ratio.high, ratio.direction

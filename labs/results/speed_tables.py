@@ -5,16 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from labs.results import records, scaling, tables
-from labs.results.tables import Grid, grid
 from labs.run import terminal
 from labs.run.text import plural
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pandas as pd
 
 TITLES = {"weak": "Speed and weak scaling: constant batch per worker",
@@ -36,18 +34,16 @@ class Speeds:
         """The table's title; it names no scaling if only one number of workers ran."""
         return TITLES[self.scaling]
 
-    def grid(self) -> Grid:
+    def grid(self) -> tables.Grid:
         """Return the table for a page, with speedups if there is anything to compare."""
         nodes = ["nodes"] if self.table["nodes"].nunique() > 1 else []
         ratios = ["speedup", "scaling_efficiency", "note"] if self.scaling else []
-        note = "images/s: geometric mean over the repeats, without the first epoch [95 % interval; " \
-               f"{tables.FEW}]"
-        if self.scaling:
-            note += (f"; speedup: throughput(n) / throughput({self.base}) of the same configuration [95 % for all rows "
-                     "together]; "
-                     f"efficiency: speedup / {'n' if self.base == 1 else f'(n / {self.base})'}")
-        times = ["repeats", "images_per_sec", "seconds_per_epoch", "first_epoch_seconds"]
-        return grid(self.title, self.table, [*self.by, "size", *nodes, *times, *ratios], note)
+        n = "n" if self.base == 1 else f"(n / {self.base})"
+        note = (f"images/s: geometric mean over the repeats, without the first epoch [95 % interval; {tables.FEW}]"
+                + f"; speedup: throughput(n) / throughput({self.base}) of the same configuration [95 % for all rows "
+                  f"together]; efficiency: speedup / {n}" * bool(self.scaling))
+        columns = [*self.by, "size", *nodes, "repeats", "images_per_sec", "seconds_per_epoch", "first_epoch_seconds"]
+        return tables.grid(self.title, self.table, [*columns, *ratios], note)
 
 
 def frame(runs: Iterable[records.Record]) -> tuple[pd.DataFrame, list[str]]:
@@ -62,7 +58,7 @@ def compared(runs: pd.DataFrame, varying: list[str]) -> Iterator[Speeds]:
     if not runs["images_per_sec"].notna().any():
         return
     base = 1 if (runs["size"] == 1).any() else int(runs["size"].min())
-    weak, strong = (scaling.speedups(runs, base, varying, held) for held in ("weak", "strong"))
+    weak, strong = (scaling.speedups(runs, base, varying, kind) for kind in ("weak", "strong"))
     weakly, strongly = (table["speedup"].notna() & (table["size"] > base) for table in (weak, strong))
     if weakly.any() or not strongly.any():
         yield Speeds("weak" if weakly.any() else "", weak, [name for name in varying if name in weak], base)
@@ -78,26 +74,18 @@ def summary(runs: Iterable[records.Record]) -> str:
 
 
 def against_one_worker(record: dict[str, Any], results_root: Path, free: Collection[str]) -> str:
-    """Return the speedup over one worker, a line each for weak and strong scaling, or the command for a baseline.
-
-    The baseline is a run of one worker with the same batch per worker (weak) or the same global batch (strong).
+    """Return a run's speedup over one worker, a line each for weak and strong scaling, or the command for a baseline.
 
     Args:
-        record: The record of a run on several workers; it must be in the results root.
-        results_root: The results root.
+        record: The record of a run on several workers.
+        results_root: Where to look for runs of one worker.
         free: Fields of the lab's Config that do not affect one worker, such as the backend.
     """
-    import pandas as pd
-
     if not record["timings"]["images_per_sec"]:
         return "no speedup: a throughput leaves out the first epoch, and there is no other; use --epochs 2 or more"
-    runs = records.load(record["lab"], results_root)
-    settings = scaling.configuration(runs)
-    mine = runs[runs["run"] == record["run"]].iloc[0]
-    mine = mine[[*settings, "size", "nodes"]]
-    same = runs[mine.index]
-    runs = pd.concat([runs[runs["size"] == 1], runs[(same.eq(mine) | (same.isna() & mine.isna())).all(axis=1)]])
-    by = [name for name in settings if name.removeprefix("asked_") not in free]
+    alone = [run for run in records.read_all(record["lab"], results_root) if run["layout"]["size"] == 1]
+    runs = records.table([*alone, record])
+    by = [name for name in scaling.configuration(runs) if name.removeprefix("asked_") not in free]
     lines = [_speedup(scaling.speedups(runs, by=by, scaling="weak"), "batch per worker"),
              _speedup(scaling.speedups(runs, by=by, scaling="strong"), "global batch")]
     return "\n".join(filter(None, lines)) or (

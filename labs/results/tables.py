@@ -38,12 +38,9 @@ class Grid:
 def markdown(text: str) -> str:
     """Return text as one line of Markdown that shows it literally; names in a record may contain markup."""
     text = re.sub(r"[\\*~|`]", r"\\\g<0>", printable(text))
-    text = re.sub(r"(?<![^\W_])_+|_+(?![^\W_])|\](?=[(\[:])|^[-+#=]+(?=\s|$)", _escaped, text)
+    text = re.sub(r"(?<![^\W_])_+|_+(?![^\W_])|\](?=[(\[:])|^[-+#=]+(?=\s|$)",
+                  lambda match: re.sub(".", r"\\\g<0>", match[0]), text)
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _escaped(match: re.Match) -> str:
-    return "".join(f"\\{character}" for character in match[0])
 
 
 LEAST = 3
@@ -63,15 +60,16 @@ def grid(title: str, frame: pd.DataFrame, columns: Sequence[str], note: str = ""
     rows = [[cell(row, column) for column in columns] for row in frame.head(MAX_ROWS).to_dict("records")]
     if len(frame) > MAX_ROWS:
         note = f"{note} The first {MAX_ROWS} of {len(frame)} rows.".strip()
-    return Grid(title, [named(column) for column in columns], rows, note)
+    return Grid(title, [heading(column) for column in columns], rows, note)
 
 
 def cell(row: dict[str, Any], column: str) -> str:
     """Return a value of a row, with its interval if it has one from enough repeats (seeds)."""
-    few = row.get("repeats", row.get("seeds", LEAST)) < LEAST
     ends = [row.get(f"{column}_{end}") for end in ("low", "high")]
-    shown = figure(row[column])
-    return f"{shown} [{figure(ends[0])}, {figure(ends[1])}]" if shown and not few and all(map(known, ends)) else shown
+    text = figure(row[column])
+    if not text or row.get("repeats", row.get("seeds", LEAST)) < LEAST or not all(map(known, ends)):
+        return text
+    return f"{text} [{figure(ends[0])}, {figure(ends[1])}]"
 
 
 def known(value: Any) -> bool:
@@ -90,33 +88,29 @@ def figure(value: Any) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def named(column: str) -> str:
+HEADINGS = {"images_per_sec": "images/s", "seconds_per_epoch": "s/epoch", "size": "workers", "batch_size": "batch",
+            "first_epoch_seconds": "first epoch, s", "global_batch_size": "global batch",
+            "scaling_efficiency": "efficiency", "val_accuracy": "validation accuracy"}
+
+
+def heading(column: str) -> str:
     """Return the heading of a column: "images/s" for `images_per_sec`."""
-    short = {"images_per_sec": "images/s", "seconds_per_epoch": "s/epoch", "size": "workers", "batch_size": "batch",
-             "first_epoch_seconds": "first epoch, s", "global_batch_size": "global batch",
-             "scaling_efficiency": "efficiency", "val_accuracy": "validation accuracy"}
-    return short.get(column, column.replace("_", " "))
+    return HEADINGS.get(column, column.replace("_", " "))
 
 
-def within(frame: pd.DataFrame, name: str, digits: int) -> pd.Series:
-    """Return a column with its interval as text: "1.52 (1.48 to 1.56)"; the value alone where it has no interval.
-
-    Args:
-        frame: Has the columns `name`, and `name` with `_low` and `_high`.
-        name: The column.
-        digits: Decimal places.
-    """
+def intervals(frame: pd.DataFrame, name: str, digits: int) -> pd.Series:
+    """Return a column with its interval as text: "1.52 (1.48 to 1.56)"; the value alone where it has no interval."""
     middle, low, high = (frame[column].map(f"{{:.{digits}f}}".format)
                          for column in (name, f"{name}_low", f"{name}_high"))
     return middle.where(frame[f"{name}_low"].isna(), middle + " (" + low + " to " + high + ")")
 
 
-def listed(values: Iterable[float], digits: int = 2) -> str:
+def join(values: Iterable[float], digits: int = 2) -> str:
     """Return numbers as text, separated by commas: "1.67, 1.68"."""
     return ", ".join(f"{value:.{digits}f}" for value in values)
 
 
-def shape(hosts: Sequence[str], machines: int) -> str:
+def format_layout(hosts: Sequence[str], machines: int) -> str:
     """Return a layout as text: "2 x 3" for nodes x workers, "3 + 1" for unequal nodes.
 
     Where several nodes share a machine, their number follows: "4 x 1, 1 machine".

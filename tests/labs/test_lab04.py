@@ -45,7 +45,7 @@ def test_a_slow_input_is_found_as_input():
     import tensorflow as tf
 
     from labs.datasets.splits import Subset
-    from labs.measure import ledger
+    from labs.results import ledger
     from labs.training import workers
     from labs.training.loop import fit
 

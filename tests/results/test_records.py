@@ -1,18 +1,16 @@
-"""Records of runs."""
+"""Records of runs: read, refused, shown as a table, kept as reference runs."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
-from labs.cli import commands
 from labs.lint import checker
 from labs.measure import throughput
 from labs.pages import plots
-from labs.results import records, run_record, scaling, schema, speed_tables
+from labs.results import records, reference, run_record, scaling, speed_tables
 from labs.run.errors import LabError
 
 HISTORY = [
@@ -36,12 +34,6 @@ def record(run: str = "a", size: int = 2) -> dict:
     }
 
 
-def test_rates_leave_the_first_epoch_out():
-    assert throughput.images_per_sec(HISTORY) == 2000 / 5.0
-    assert throughput.seconds_per_epoch(HISTORY) == 3.0
-    assert throughput.images_per_sec(HISTORY[:1]) is None
-
-
 def write(root: Path, *records_of: dict) -> None:
     """Write records, as runs do."""
     for each in records_of:
@@ -51,9 +43,9 @@ def write(root: Path, *records_of: dict) -> None:
 
 
 def test_a_digest_shows_that_a_record_was_edited(tmp_path):
-    # What JSON changes: infinities, keys that are numbers, floats without a fraction.
+    # What JSON changes: NaN, keys that are numbers, floats without a fraction.
     sealed = json.loads(json.dumps(record() | {"metrics": {"loss": float("nan"), "lr": 1e22, "by": {10: 1, 9: 2.0}}}))
-    sealed["digest"] = schema.digest(sealed)
+    sealed["digest"] = records.digest(sealed)
     write(tmp_path, sealed)
     assert records.digest_state(records.read(tmp_path / "lab10_caltech/a")) == "intact"
     edited = json.loads(json.dumps(sealed))
@@ -63,66 +55,48 @@ def test_a_digest_shows_that_a_record_was_edited(tmp_path):
 
 
 def test_runs_are_loaded_as_a_table_oldest_first(tmp_path):
-    write(tmp_path, record("a", 2), record("b", 1))
+    asked = record("a", 2) | {"config": {"batch_size": 32, "threads": 0, "seed": 1}}
+    asked["layout"] |= {"threads": 2}
+    write(tmp_path, asked, record("b", 1))
     runs = records.load("lab10_caltech", tmp_path)
     assert list(runs["run"]) == ["b", "a"]
-    assert list(runs["size"]) == [1, 2]
     assert list(runs["images_per_sec"]) == [400, 400]
-    assert records.load("lab99", tmp_path).empty
+    assert runs.loc[1, ["threads", "asked_threads"]].tolist() == [2, 0], "what a Config asked for beside what it got"
+    assert set(runs.attrs["config"]) == {"batch_size", "asked_threads", "seed"}
 
 
-def test_all_that_is_known_comes_as_csv(tmp_path, monkeypatch, capsys):
-    write(tmp_path, record("a", 2), record("b", 1))
-    monkeypatch.setenv("LABS_RESULTS", str(tmp_path))
-    commands.dispatch(["results", "lab10_caltech", "--csv", str(tmp_path / "runs.csv")])
-    written = pd.read_csv(tmp_path / "runs.csv")
-    pd.testing.assert_frame_equal(written.drop(columns=["val_accuracy", "disturbed"]),
-                                  records.load("lab10_caltech").drop(columns="disturbed"))  # "" is read as NaN.
-    assert list(written["val_accuracy"]) == [0.6, 0.6], "of the last epoch"
-    assert capsys.readouterr().out == f"{tmp_path}/runs.csv: 2 runs, {len(written.columns)} columns\n"
-    with pytest.raises(LabError, match=r"cannot write .*/runs.csv: File exists; choose another --csv"):
-        commands.dispatch(["results", "--csv", str(tmp_path / "runs.csv/runs.csv")])
-
-
-def test_closing_table():
-    heading, rule, row = run_record.closing(record()).splitlines()
+def test_the_closing_table_and_the_curves():
+    heading, _, row = run_record.closing(record()).splitlines()
     for column in ("workers", "images/s", "validation accuracy", "test accuracy"):
         assert column in heading
     assert row.split() == ["2", "64", "400", "3.00", "1.10", "0.6000", "0.6100"]
-    assert len(heading) == len(rule) == len(row)
-    one_epoch = {"timings": {"images_per_sec": None, "seconds_per_epoch": 1.0}}
-    assert "not measured" in run_record.closing(record() | one_epoch)
-
-
-def test_curves_have_labels_units_and_the_reports_figure():
     figure = plots.curves([record(size=1), record()], reference={"report F": 0.9869})
-    loss, accuracy = figure.axes
-    assert (loss.get_xlabel(), loss.get_ylabel()) == ("epoch", "loss")
-    labels = [text.get_text() for text in accuracy.get_legend().get_texts()]
-    parts = ("training", "validation")
-    expected = [f"{workers}, {part}" for workers in ("1 worker", "2 workers") for part in parts]
-    assert labels == [*expected, "report F"]
+    labels = [text.get_text() for text in figure.axes[1].get_legend().get_texts()]
+    assert labels == [*(f"{workers}, {part}" for workers in ("1 worker", "2 workers")
+                        for part in ("training", "validation")), "report F"]
 
 
-@pytest.mark.parametrize(("part", "value", "message"), [
-    ("config", None, "config: Expected `object`, got `null`"),
-    ("layout", {"size": "two"}, "layout.size: Expected `int`, got `str`"),
-    ("history", [{"loss": 1.0}], "history[0]: Object missing required field `epoch`"),
-    ("timings", {"images_per_sec": "fast"}, "timings.images_per_sec: Expected `int | float | null`, got `str`"),
+@pytest.mark.parametrize(("content", "message"), [
+    (record("bad") | {"config": None}, "config: Expected `object`, got `null`"),
+    (record("bad") | {"layout": {"size": "two"}}, "layout.size: Expected `int`, got `str`"),
+    (record("bad") | {"layout": {"size": 10**400, "nodes": 1}}, "layout.size: "),
+    (record("bad") | {"history": [{"loss": 1.0}]}, "history[0]: Object missing required field `epoch`"),
+    (record("bad") | {"timings": {"images_per_sec": "fast"}}, "timings.images_per_sec: Expected"),
+    (record("bad") | {"lab": "../../x"}, "lab: "),
+    (record("bad") | {"format": 0}, "not a record of format 1"),
+    (json.dumps(record("bad"))[:100], "damaged, not JSON"),
+    ("\ud800", "damaged, not JSON"),
 ])
-def test_a_record_with_a_malformed_part_is_named_and_left_out(part, value, message, tmp_path, capsys):
-    write(tmp_path, record("good"), record("bad") | {part: value})
-    assert list(records.load(root=tmp_path)["run"]) == ["good"]
-    line = f"labs: left out: {tmp_path}/lab10_caltech/bad/record.json: {message}\n"
-    assert capsys.readouterr().err == line
-
-
-def test_what_a_config_asked_for_stands_beside_what_it_got():
-    wanted = record() | {"config": {"batch_size": 32, "threads": 0, "seed": 1}}
-    wanted["layout"] |= {"threads": 2}
-    frame = records.table([wanted])
-    assert frame.loc[0, ["threads", "asked_threads"]].tolist() == [2, 0]
-    assert frame.attrs["config"] == ("batch_size", "asked_threads", "seed")
+def test_a_bad_record_is_named_in_one_line_and_left_out(content, message, tmp_path, capsys):
+    write(tmp_path, record("good"))
+    (tmp_path / "lab10_caltech/bad").mkdir()
+    path = tmp_path / "lab10_caltech/bad/record.json"
+    text = content if isinstance(content, str) else json.dumps(content)
+    path.write_bytes(text.encode(errors="surrogatepass"))
+    assert [each["run"] for each in records.read_all(root=tmp_path)] == ["good"]
+    line = capsys.readouterr().err
+    assert line.startswith(f"labs: left out: {path}: {message}")
+    assert line.count("\n") == 1
 
 
 @pytest.mark.parametrize(("name", "machines", "values"), [
@@ -134,7 +108,6 @@ def test_what_a_config_asked_for_stands_beside_what_it_got():
 def test_speeds_of_unlike_machinery_are_not_compared(name, machines, values):
     alike = [record("one", 1), record("two", 2)]
     assert speed_tables.frame(alike)[1] == [], "no column where all are alike"
-    assert scaling.speedups(records.table(alike))["speedup"].notna().all()
     runs = [record() | {"machine": machine} for machine in machines]
     assert records.computed_on(runs) == {name: values}
     frame, varying = speed_tables.frame([record("base", 1) | {"machine": machines[0]}, *runs])
@@ -151,6 +124,24 @@ def test_runs_on_other_data_of_one_name_are_not_compared():
 
     alike = [on("one", 1, "aa"), on("two", 2, "aa"), on("older", 2, ""), on("digits", 1, "bb", "lab01_baseline")]
     assert records.computed_on(alike) == {}
-    runs = [*alike, on("changed", 2, "cc")]
-    table = scaling.speedups(records.table(runs)).query("size == 2").set_index("data_set")
+    table = scaling.speedups(records.table([*alike, on("changed", 2, "cc")])).query("size == 2").set_index("data_set")
     assert table["speedup"].notna().to_dict() == {"aa": True, "cc": False, "not recorded": False}
+
+
+def test_reference_runs_read_as_they_were_kept_and_a_damaged_line_is_named(tmp_path):
+    reference.keep([record("b"), record("a")], "here", tmp_path)
+    reference.keep([record("a") | {"metrics": {"test_accuracy": 0.5}}], "here", tmp_path)
+    again = [record("a") | {"metrics": {"test_accuracy": 0.5}}, record("b")]
+    assert reference.read_all("here", "lab10_caltech", tmp_path) == again
+    with pytest.raises(LabError, match="no reference runs are called 'there'; there are: here"):
+        reference.read_all("there", folder=tmp_path)
+    with (tmp_path / "here" / "lab10_caltech.jsonl").open("a") as file:
+        file.write('{"format": 1, "lab"')
+    with pytest.raises(LabError, match=r"lab10_caltech\.jsonl, line 3: damaged"):
+        reference.read_all("here", folder=tmp_path)
+
+
+def test_every_committed_reference_run_reads_as_it_was_written():
+    for path in reference.FOLDER.glob("*/*.jsonl"):
+        written = [json.loads(line) for line in path.read_text().splitlines()]
+        assert reference.read_all(path.parent.name, path.stem) == written

@@ -10,7 +10,6 @@ import dataclasses
 import functools
 import io
 import re
-import sys
 import time
 import warnings
 from collections import Counter, defaultdict
@@ -20,15 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 from labs.lint import checker
 from labs.lint.rows import brief
-from labs.measure import ledger_columns
 from labs.pages import plots, reports, studies
-from labs.results import confusion, noise, records, scaling, speed_tables, tolerant
+from labs.results import confusion, ledger, noise, records, scaling, speed_tables
 from labs.results.tables import FEW, Grid, grid
 from labs.run import atomic, catalogue, sweeps
 from labs.run.catalogue import Lab
 from labs.run.errors import LabError
 from labs.run.paths import shown
-from labs.run.text import plural, printable, short
+from labs.run.text import plural, printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -127,17 +125,11 @@ def _groups(name: str, lab: Lab | None,
 
 
 def _items(lab: Lab | None, runs: list[records.Record]) -> list[Item]:
-    """Return all that is shown of some runs of a lab; a run that a part cannot read is named and left out there."""
+    """Return all that is shown of some runs of a lab."""
     items: list[Item] = []
-    unreadable: dict[str, str] = {}
     for part in (functools.partial(_own, lab), _measured, _curves, _tables):
-        shown_items, bad = tolerant.read(part, runs)
-        items += shown_items
-        unreadable |= {run["run"]: f"{run['run']} is left out where it does not fit this lab "
-                                   f"({type(problem).__name__}: {short(problem, 200)})" for run, problem in bad}
-    for text in unreadable.values():
-        print(f"labs: {printable(text)}", file=sys.stderr)
-    return [*unreadable.values(), *items]
+        items += part(runs)
+    return items
 
 
 def _own(lab: Lab | None, runs: list[records.Record]) -> Iterator[Item]:
@@ -155,8 +147,8 @@ def _measured(runs: list[records.Record]) -> Iterator[Item]:
         if speeds.scaling and len(table[by].drop_duplicates() if by else ()) <= LINES:
             yield _plot(speeds.title, plots.scaling(table, by))
     by = [*varying, "size"]
-    for table in _means(frame, by, ledger_columns.COLUMNS):
-        yield grid(LEDGER, table.rename(columns=ledger_columns.entry), [*by, *ledger_columns.ENTRIES, "wall"], MEANS)
+    for table in _means(frame, by, list(ledger.COLUMNS)):
+        yield grid(LEDGER, table.rename(columns=ledger.COLUMNS), [*by, *ledger.ENTRIES, "wall"], MEANS)
         if len(table) <= BARS:
             yield _plot(LEDGER, plots.ledger(table, by))
     yield from _tested(frame, by)

@@ -13,7 +13,7 @@ from typing import Any
 from labs import exercises
 from labs.exercises.grading import Question
 from labs.measure import throughput
-from labs.results import schema
+from labs.results import records
 from labs.run import catalogue
 from labs.run.paths import ROOT
 from tests.exercises import planted
@@ -25,7 +25,7 @@ CREATED = "2026-11-25T12:00:00Z"
 def signed(record: dict, student: str) -> dict:
     """Return a record with its owner and its digest."""
     record = {name: value for name, value in record.items() if name != "digest"} | {"student": student}
-    return record | {"digest": schema.digest(record)}
+    return record | {"digest": records.digest(record)}
 
 
 def measured(lab: str, student: str) -> list[dict]:
