@@ -103,6 +103,6 @@ def _set_links(bandwidth: str) -> Iterator[None]:
     if not bandwidth:
         yield
         return
-    with cluster_state.restored():
+    with cluster_state.restore_links():
         cluster_state.set_bandwidth(bandwidth)
         yield

@@ -64,7 +64,7 @@ def links_of(job: Job) -> Iterator[Callable[[str], None]]:
             cluster_state.set_bandwidth(bandwidth)
         hvd_ops.barrier()
 
-    with cluster_state.restored() if job.rank == 0 else contextlib.nullcontext():
+    with cluster_state.restore_links() if job.rank == 0 else contextlib.nullcontext():
         yield set_bandwidth
 
 

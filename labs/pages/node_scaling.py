@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from labs.pages import laws, layouts, over_links, plots
 from labs.results import cost_model
-from labs.run.cluster_state import bits_per_second, spelled
+from labs.run.cluster_state import bits_per_second, format_bandwidth
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,8 +91,9 @@ def share_figure(runs: Runs) -> Figure:
     links = sorted(strong["link"].unique(), key=bits_per_second)
     for link, colour in zip(links, plots.COLOURS, strict=False):
         line = strong[(strong["link"] == link) & (strong["nodes"] > 1)]
-        left.plot(line["nodes"], line["share"], "o", color=colour, label=f"{spelled(link)}: measured")
-        left.plot(line["nodes"], line["by_ring"], "--", color=colour, label=f"{spelled(link)}: $2M / (BW\\,c)$")
+        left.plot(line["nodes"], line["share"], "o", color=colour, label=f"{format_bandwidth(link)}: measured")
+        left.plot(line["nodes"], line["by_ring"], "--", color=colour,
+                  label=f"{format_bandwidth(link)}: $2M / (BW\\,c)$")
     left.axhline(1, color="0.4", linewidth=0.8)
     left.set(yscale="log", title="strong: Amdahl's $s$ (Karp-Flatt)", ylabel="s that this point needs")
     ticks = [0.1, 0.3, 1, 3, 10, 30]

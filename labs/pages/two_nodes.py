@@ -9,7 +9,7 @@ import numpy as np
 
 from labs.pages import plots
 from labs.results import noise
-from labs.run.cluster_state import bits_per_second, spelled
+from labs.run.cluster_state import bits_per_second, format_bandwidth
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
 
@@ -151,7 +151,7 @@ def listed(speedups: Mapping[str, tuple[float, float, float]]) -> str:
     Args:
         speedups: From `speedups`.
     """
-    return "S = " + ", ".join(f"{mean:.2f} ({low:.2f} to {high:.2f}) at {spelled(link)}"
+    return "S = " + ", ".join(f"{mean:.2f} ({low:.2f} to {high:.2f}) at {format_bandwidth(link)}"
                               for link, (mean, low, high) in speedups.items())
 
 
@@ -168,7 +168,7 @@ def scaling_figure(table: pd.DataFrame, predicted: Callable[[str, float, float],
         for link, colour in zip(links, plots.COLOURS, strict=False):
             points = table[(table["bandwidth"] == link) & (table["kind"] == kind)]
             line = sorted(points["nodes"].unique())
-            name, bits = spelled(link), bits_per_second(link)
+            name, bits = format_bandwidth(link), bits_per_second(link)
             axes.plot(line, [predicted(kind, n, bits) for n in line], color=colour, label=f"{name}, predicted")
             axes.plot(points["nodes"], points["speedup"], "o", color=colour, markersize=4, label=f"{name}, a run")
         axes.plot(line, line, ":", color="0.4", label="ideal")

@@ -1,4 +1,4 @@
-"""This user's cluster, made by `labs cluster`: its state, a folder with cluster.json, and the bandwidth of its links.
+"""This user's cluster, made by `labs cluster`: its state, which is cluster.json in a folder, and its links' bandwidth.
 
 `labs cluster link` changes the kernel's settings; this module runs it as a program.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import math
 import os
 import re
 import socket
@@ -33,10 +32,8 @@ INSIDE = "LABS_INSIDE_CLUSTER"
 HEAD = "head"
 """The host from which runs are started, as from a login node. It has no link whose bandwidth is set."""
 SUBNET = "10.77.0.0/24"
-MOST_NODES = 64
 UNLIMITED = "unlimited"
-BITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
-SECONDS = {"us": 1e-6, "ms": 1e-3}
+BITS = {"k": 1e3, "m": 1e6, "g": 1e9}
 CHANGES = "changes.lock"
 """Held in the cluster's folder by the process that sets links for a study or a sweep."""
 
@@ -46,13 +43,11 @@ class Link:
     """A node's link to the switch, the same in both directions."""
 
     bandwidth: str = UNLIMITED
-    """As given to `tc`, such as "100mbit"; or UNLIMITED."""
-    latency: str = ""
-    """One-way delay in each direction, as given to `tc`, such as "200us"; empty: none is added."""
+    """Such as "100mbit"; or UNLIMITED."""
     up: bool = True
 
     def __str__(self) -> str:
-        return self.bandwidth + f" +{self.latency}" * bool(self.latency) + ", down" * (not self.up)
+        return self.bandwidth + ", down" * (not self.up)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,14 +60,8 @@ class Cluster:
     """The processor cores on which each node's processes may run."""
     links: dict[str, Link]
     """Each node's link."""
-    cpus: int = 0
-    """CPUs of each node that Slurm assumes; 0: its cores."""
-    gpus: int = 0
-    """GPUs of each node that Slurm assumes."""
     slurm: bool = False
     """Whether Slurm runs on it."""
-    partitions: str = "lab"
-    """Slurm's partitions: "lab", one without limits; "course", three with limits."""
     owner: Sequence[int] = ()
     """User and group, if an ordinary user owns it. Its processes are root in the cluster's user namespace."""
     shared: Sequence[str] = ()
@@ -120,7 +109,7 @@ def head_process() -> psutil.Process | None:
         return None
 
 
-def sign(head: psutil.Process) -> None:
+def record_head(head: psutil.Process) -> None:
     """Record the PID of the cluster's first process, as seen outside."""
     atomic.write_text(folder() / "head.pid", f"{head.pid} {resources.began(head.pid)}\n")
 
@@ -147,12 +136,10 @@ def require() -> Cluster:
     raise LabError("no cluster is up; start one with `labs cluster up --nodes 2`")
 
 
-PREFIXES = {"k": "k", "m": "M", "g": "G"}
-
-
-def spelled(bandwidth: str) -> str:
+def format_bandwidth(bandwidth: str) -> str:
     """Return "100 Mbit/s" for "100mbit"."""
-    return re.sub(r"^([\d.]+)([kmg])bit$", lambda match: f"{match[1]} {PREFIXES[match[2]]}bit/s", bandwidth)
+    return re.sub(r"^([\d.]+)([kmg])bit$",
+                  lambda match: f"{match[1]} {match[2].replace('m', 'M').replace('g', 'G')}bit/s", bandwidth)
 
 
 def bits_per_second(bandwidth: str) -> float:
@@ -163,38 +150,18 @@ def bits_per_second(bandwidth: str) -> float:
     """
     if bandwidth == UNLIMITED:
         return float("inf")
-    bits = _amount(bandwidth, BITS)
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmg])bit", bandwidth.lower())
+    bits = float(match[1]) * BITS[match[2]] if match else 0.0
     if 1e5 <= bits <= 1e11:
         return bits
     raise LabError(f"{quoted(bandwidth)} is not a bandwidth from 100kbit to 100gbit; write 100mbit, 1gbit or "
                    f"{UNLIMITED}")
 
 
-def seconds(latency: str) -> float:
-    """Return a latency such as "200us" as seconds; 0 for an empty string.
-
-    Raises:
-        LabError: The text is not a latency, or is longer than 10 s.
-    """
-    if not latency:
-        return 0.0
-    if (duration := _amount(latency, SECONDS)) <= 10:
-        return duration
-    raise LabError(f"{quoted(latency)} is not a latency up to 10 s; write 200us or 5ms")
-
-
-def _amount(text: str, units: Mapping[str, float]) -> float:
-    """Return a number with a unit, such as "5ms", in units of 1; NaN if it cannot be read."""
-    match = re.fullmatch(rf"(\d+(?:\.\d+)?)({'|'.join(units)})", text.lower())
-    return float(match[1]) * units[match[2]] if match else math.nan
-
-
-def label() -> str:
+def slowest_link() -> str:
     """Return the slowest link of the cluster in which this process runs; an empty string outside a cluster."""
     cluster = current() if inside() else None
-    if cluster is None:
-        return ""
-    return str(min(cluster.links.values(), key=lambda link: (bits_per_second(link.bandwidth), -seconds(link.latency))))
+    return str(min(cluster.links.values(), key=lambda link: bits_per_second(link.bandwidth))) if cluster else ""
 
 
 def set_bandwidth(bandwidth: str, nodes: Iterable[str] = ()) -> None:
@@ -215,7 +182,7 @@ def set_bandwidth(bandwidth: str, nodes: Iterable[str] = ()) -> None:
 
 
 @contextlib.contextmanager
-def restored() -> Iterator[None]:
+def restore_links() -> Iterator[None]:
     """Restore every link's bandwidth after the block; one process at a time may be in it.
 
     Raises:

@@ -226,7 +226,7 @@ def machine() -> dict[str, Any]:
     return {
         "host": socket.gethostname(),
         "system": platform.platform(),
-        "link": cluster_state.label(),
+        "link": cluster_state.slowest_link(),
         "cores": resources.cores(),
         "memory_bytes": psutil.virtual_memory().total,
         "onednn": keras_internals.onednn_enabled(),

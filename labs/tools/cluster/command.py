@@ -18,41 +18,26 @@ from labs.run import usage
 from labs.run.errors import LabError, quoted
 from labs.run.paths import results_dir, search_path
 from labs.run.text import plural
-from labs.tools.cluster import enter, head, lifetime, links, slurm
+from labs.tools.cluster import enter, lifetime, links, slurm
 
 DESCRIPTION = """\
 Make a cluster inside this machine: nodes with their own host name, address,
 /tmp and link. They share the file system, as the nodes of a cluster do, and
-this machine's cores. The links' bandwidth can be changed at any time.
+this machine's cores. The cluster stays up until `labs cluster down` or a
+reboot. docs/laptop-cluster.md explains it.
 
   labs cluster up --nodes 4 --bandwidth 1gbit     start it
   labs cluster run lab11 --workers 4              train on it
   labs cluster link node2 --bandwidth 100mbit     slow one link down
-  labs cluster link --bandwidth unlimited         all links
+  labs cluster link node2 --down                  cut it
   labs cluster shell node2                        look around on a node
   labs cluster sweep lab05 --preset cluster       lab 5's studies of links
   labs cluster down                               end it; nothing is left
 
 With `up --slurm`, `labs cluster shell` is a login node: sbatch, squeue, scancel."""
-
-
-UP = """\
-Start a cluster: a host called head, and node1, node2, ... Each node has one link to a common switch, by default without
-a limit. The cluster stays up until `labs cluster down` or a reboot, even if this terminal is closed."""
-LINK = """\
-Change links at any time, even during a run. Settings without an option stay unchanged. The limit applies to each
-direction separately, as on a switched network."""
 RUN = """\
 Run a lab on the cluster: mpirun, on the head, starts the workers. It fills a node's cores before it uses the next node.
 Without --workers there is one worker per core of all nodes. `labs run LAB --help` shows the options."""
-SWEEP = """\
-Run a lab's sweeps on the cluster. `labs sweep --help` shows the options."""
-SHELL = """\
-Open a shell on the head or on a node, in this folder; `exit` leaves it. With -- it runs one command instead. With
-`up --slurm`, Slurm's commands work there."""
-DOWN = """\
-End the cluster. The kernel ends every process on it, and removes its network and its /tmp folders. Results stay."""
-
 NEXT = """\
 Next:
   labs cluster run lab11                    train on it
@@ -70,11 +55,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action")
+    up = actions.add_parser("up", help="start a cluster", allow_abbrev=False)
+    link = actions.add_parser("link", help="change links at any time, even during a run", allow_abbrev=False)
+    _add_start(up)
+    link.add_argument("node", nargs="*", metavar="NODE", help="node1, node2, ...; default: all")
+    carrier = link.add_mutually_exclusive_group()
+    carrier.add_argument("--down", action="store_true",
+                         help="cut the link: it drops every packet, and the node's interface stays up")
+    carrier.add_argument("--up", action="store_true", help="restore a link that was cut")
+    for each in (up, link):
+        each.add_argument("--bandwidth", metavar="B",
+                          help="limit of each link, in each direction: 100mbit, 1gbit, unlimited")
+    run = actions.add_parser("run", help="run a lab on it, as `labs run` does", allow_abbrev=False, description=RUN,
+                             usage="labs cluster run LAB [OPTION ...]")
+    sweep = actions.add_parser("sweep", help="run a lab's sweeps on it, as `labs sweep` does", allow_abbrev=False,
+                               usage="labs cluster sweep LAB [OPTION ...]")
+    shell = actions.add_parser("shell", help="open a shell on the head or a node, or run a command there",
+                               allow_abbrev=False, usage="labs cluster shell [NODE] [-- COMMAND ...]")
+    for each, words in ((run, "LAB ..."), (sweep, "LAB ..."), (shell, "NODE -- COMMAND ...")):
+        each.add_argument("words", nargs=argparse.REMAINDER, metavar=words)
+    actions.add_parser("status", help="show the nodes and their links", allow_abbrev=False)
+    actions.add_parser("down", help="end the cluster and everything that runs on it; results stay", allow_abbrev=False)
 
-    up = actions.add_parser("up", help="start a cluster", allow_abbrev=False, description=UP)
+
+def _add_start(up: argparse.ArgumentParser) -> None:
+    """Add the options of `labs cluster up`."""
     up.add_argument("--nodes", type=usage.count, default=2, metavar="N", help="number of nodes; default: 2")
     up.add_argument("--cores", type=usage.count, default=1, metavar="N",
                     help="cores of each node; default: 1. Nodes share cores if this machine has too few")
+    up.add_argument("--share", type=_folder, action="append", default=[], metavar="FOLDER",
+                    help="folder below /tmp that all nodes see; the rest of /tmp is separate on each")
     up.add_argument("--slurm", action="store_true", help="run Slurm on it: slurmctld, and a slurmd on each node")
     up.add_argument("--cpus", type=usage.count, default=0, metavar="N",
                     help="CPUs per node that Slurm assumes; default: its cores, and at least the 2 that a task of the "
@@ -84,35 +94,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     up.add_argument("--partitions", choices=list(slurm.PARTITIONS), default="lab",
                     help="Slurm's partitions; default: lab, one without limits. course: batch (all nodes, one day), "
                          "dgx (the last node, 4 hours) and teaching (one node per job, 30 minutes, goes first)")
-    up.add_argument("--share", type=_folder, action="append", default=[], metavar="FOLDER",
-                    help="folder below /tmp that all nodes see; the rest of /tmp is separate on each")
-    link = actions.add_parser("link", help="change the link of a node, or of all nodes", allow_abbrev=False,
-                              description=LINK)
-    link.add_argument("node", nargs="*", metavar="NODE", help="node1, node2, ...; default: all")
-    carrier = link.add_mutually_exclusive_group()
-    carrier.add_argument("--down", action="store_true",
-                       help="cut the link: it drops every packet, and the node's interface stays up")
-    carrier.add_argument("--up", action="store_true", help="restore a link that was cut")
-    for each in (up, link):
-        each.add_argument("--bandwidth", metavar="B",
-                          help="limit of each link, in each direction: 100mbit, 1gbit, unlimited")
-        each.add_argument("--latency", metavar="T",
-                          help="delay added in each direction: 200us, 5ms; needs a kernel with netem")
-
-    run = actions.add_parser("run", help="run a lab on it, as `labs run` does", allow_abbrev=False, description=RUN,
-                             usage="labs cluster run LAB [OPTION ...]")
-    run.add_argument("words", nargs=argparse.REMAINDER, metavar="LAB ...", help="the lab, then its options")
-    sweep = actions.add_parser("sweep", help="run a lab's sweeps on it, as `labs sweep` does", allow_abbrev=False,
-                               description=SWEEP, usage="labs cluster sweep LAB [OPTION ...]")
-    sweep.add_argument("words", nargs=argparse.REMAINDER, metavar="LAB ...", help="the lab, then the sweep's options")
-    shell = actions.add_parser("shell", help="open a shell, or run a command, on the head or a node",
-                               allow_abbrev=False, description=SHELL,
-                               usage="labs cluster shell [NODE] [-- COMMAND ...]")
-    shell.add_argument("words", nargs=argparse.REMAINDER, metavar="NODE -- COMMAND ...",
-                       help="node1, node2, ...; default: the head. Without a command: your shell")
-    actions.add_parser("status", help="show the nodes and their links", allow_abbrev=False)
-    actions.add_parser("down", help="end the cluster and everything that runs on it", allow_abbrev=False,
-                       description=DOWN)
 
 
 def _folder(text: str) -> Path:
@@ -133,21 +114,22 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _up(args: argparse.Namespace) -> int:
-    if (args.cpus or args.gpus or args.partitions != "lab") and not args.slurm:
+    settings = slurm.Settings(args.cpus, args.gpus, args.partitions)
+    if settings != slurm.Settings() and not args.slurm:
         raise LabError("--cpus, --gpus and --partitions are for Slurm; add --slurm")
-    cluster = lifetime.up(args.nodes, args.cores, args.bandwidth or state.UNLIMITED, args.latency or "", args.slurm,
-                          args.cpus, args.gpus, args.share, args.partitions)
-    print(describe(cluster))
-    print(NEXT_WITH_SLURM if args.slurm else NEXT)
+    cluster = lifetime.up(args.nodes, args.cores, args.bandwidth or state.UNLIMITED, args.share,
+                          settings if args.slurm else None)
+    print(describe(cluster), NEXT_WITH_SLURM if args.slurm else NEXT, sep="\n")
     return 0
 
 
 def _link(args: argparse.Namespace) -> int:
-    up = True if args.up else False if args.down else None
-    if up is None and args.bandwidth is None and args.latency is None:
-        raise LabError("say what to change: --bandwidth, --latency, --down or --up; `labs cluster status` shows the "
-                       "links")
-    print(describe(links.set_links(args.node, bandwidth=args.bandwidth, latency=args.latency, up=up)))
+    changes = {"bandwidth": args.bandwidth} if args.bandwidth else {}
+    if args.up or args.down:
+        changes["up"] = args.up
+    if not changes:
+        raise LabError("say what to change: --bandwidth, --down or --up; `labs cluster status` shows the links")
+    print(describe(links.set_links(args.node, changes)))
     return 0
 
 
@@ -169,7 +151,7 @@ def _launch(args: argparse.Namespace) -> int:
     explicit = any(word.partition("=")[0] in ("--workers", "--help", "-h") for word in args.words)
     default = ["--workers", str(workers)] if args.action == "run" and args.words and not explicit else []
     words = [sys.executable, "-P", "-m", "labs", args.action, *args.words, *default]
-    return _on(state.HEAD, words, enter.launch_variables())
+    return _run_on(cluster, state.HEAD, words, enter.launch_variables())
 
 
 def _refuse_private_results(cluster: state.Cluster, words: Sequence[str]) -> None:
@@ -178,9 +160,9 @@ def _refuse_private_results(cluster: state.Cluster, words: Sequence[str]) -> Non
     parser.add_argument("--results", type=usage.path, default=results_dir())
     folder = parser.parse_known_args(words)[0].results.resolve()
     seen_by_all = any(folder.is_relative_to(path) for path in cluster.shared)
-    if folder.is_relative_to(head.TMP) and not seen_by_all:
+    if folder.is_relative_to(lifetime.TMP) and not seen_by_all:
         raise LabError(f"results folder {folder}: each node has its own /tmp; choose a folder elsewhere, or start the "
-                       f"cluster with --share {folder.parent if folder.parent != head.TMP else folder}")
+                       f"cluster with --share {folder.parent if folder.parent != lifetime.TMP else folder}")
 
 
 def _shell(args: argparse.Namespace) -> int:
@@ -191,18 +173,18 @@ def _shell(args: argparse.Namespace) -> int:
     path = {"PATH": f"{Path(sys.executable).parent}:{search_path()}"}  # `labs` works there too.
     if cluster.slurm:
         # In a job, mpirun asks Slurm for the nodes: a host file would contradict it.
-        return _on(host, enter.as_owner(cluster, words), enter.slurm_variables() | path)
-    return _on(host, words, enter.launch_variables() | path)
+        return _run_on(cluster, host, enter.as_owner(cluster, words), slurm.variables() | path)
+    return _run_on(cluster, host, words, enter.launch_variables() | path)
 
 
-def _on(host: str, words: Sequence[str], variables: Mapping[str, str]) -> int:
+def _run_on(cluster: state.Cluster, host: str, words: Sequence[str], variables: Mapping[str, str]) -> int:
     """Run a command on a host as if it were run here: it gets the terminal and the signals."""
     # The terminal sends these to the command as well. Neither this process nor `nsenter` may end before the command.
     by_terminal = [number for number in (signal.SIGINT, signal.SIGQUIT) if signal.getsignal(number) != signal.SIG_IGN]
     for number in by_terminal:
         signal.signal(number, signal.SIG_IGN)
     words = ["env", *(f"--default-signal={number:d}" for number in by_terminal), *words]
-    process = subprocess.Popen(enter.command(host, words, Path.cwd(), variables))
+    process = subprocess.Popen(enter.command(cluster, host, words, Path.cwd(), variables))
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, lambda number, _: _pass_on(process.pid, number))
     code = process.wait()
@@ -222,9 +204,8 @@ def describe(cluster: state.Cluster) -> str:
     rows += [(node, state.address(node), str(len(cluster.cores[node])), str(link))
              for node, link in cluster.links.items()]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    table = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    slurm = ", with Slurm" * cluster.slurm
+    table = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     used = {core for cores in cluster.cores.values() for core in cores}
     shared = len(used) < sum(map(len, cluster.cores.values()))
-    note = [f"the nodes share {plural(len(used), 'core')} of this machine"] if shared else []
-    return "\n".join([f"{plural(len(cluster.nodes), 'node')}{slurm}", *table, *note])
+    note = [f"the nodes share {plural(len(used), 'core')} of this machine"] * shared
+    return "\n".join([f"{plural(len(cluster.nodes), 'node')}{', with Slurm' * cluster.slurm}", *table, *note])

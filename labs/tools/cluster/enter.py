@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,24 +16,25 @@ from labs.run import cluster_state as state
 from labs.run.errors import LabError
 from labs.run.paths import ROOT, search_path
 
-KEPT_BY_SSH = ("HOME", "USER", "LOGNAME", "LANG")
-"""The variables that a command gets through `ssh`, with a PATH."""
+KEPT_BY_SSH = ("HOME", "USER", "LOGNAME", "LANG", "PATH")
+"""The variables that a command gets through `ssh`."""
+NAMESPACES = ("--net", "--uts", "--ipc", "--mount")
 
 
-def command(host: str, words: Sequence[str], cwd: Path | None = None, variables: Mapping[str, str] | None = None
-            ) -> list[str]:
+def command(cluster: state.Cluster, host: str, words: Sequence[str], cwd: Path | None = None,
+            variables: Mapping[str, str] | None = None) -> list[str]:
     """Return the command line that runs a command on a host, with this process's environment.
 
     Args:
+        cluster: The cluster.
         host: A node, or state.HEAD.
         words: The command.
         cwd: Its working directory; by default /.
         variables: Further environment variables.
 
     Raises:
-        LabError: No cluster is up, or it has no such host.
+        LabError: The cluster has ended, or it has no such host.
     """
-    cluster = state.require()
     if host not in cluster.pids:
         raise LabError(f"unknown node {host!r}; there are: {', '.join(cluster.nodes)}")
     here, prefix = state.inside(), []
@@ -41,15 +43,27 @@ def command(host: str, words: Sequence[str], cwd: Path | None = None, variables:
             raise LabError("the cluster has ended; start it again with `labs cluster up`")
         user = ["--user", "--preserve-credentials"] if cluster.owner else []
         # Neither `nsenter` nor the command outlives the process that started it, even if that is killed.
-        prefix = ["setpriv", "--pdeathsig=KILL", "nsenter", f"--target={head.pid}", *user, "--net", "--uts", "--ipc",
-                  "--mount", "--pid", "setpriv", "--pdeathsig=TERM"]
+        prefix = ["setpriv", "--pdeathsig=KILL", "nsenter", f"--target={head.pid}", *user, *NAMESPACES, "--pid",
+                  "setpriv", "--pdeathsig=TERM"]
     if host != (here or state.HEAD):
-        prefix += ["nsenter", f"--target={cluster.pids[host]}", "--net", "--uts", "--ipc", "--mount"]
+        prefix += ["nsenter", f"--target={cluster.pids[host]}", *NAMESPACES]
     if host in cluster.cores:
         prefix += ["taskset", "--cpu-list", ",".join(map(str, cluster.cores[host]))]
-    settings = {state.FOLDER: str(state.folder()), state.INSIDE: "1",
-                "PATH": search_path(), **(variables or {})}
+    settings = {state.FOLDER: str(state.folder()), state.INSIDE: "1", "PATH": search_path(), **(variables or {})}
     return [*prefix, "env", f"--chdir={cwd or '/'}", *(f"{name}={value}" for name, value in settings.items()), *words]
+
+
+def run_script(cluster: state.Cluster, script: str) -> str:
+    """Run lines of bash on the head until one fails, and return what they print.
+
+    Raises:
+        LabError: A line failed, or complained.
+    """
+    done = subprocess.run(command(cluster, state.HEAD, ["bash", "-ec", script]), stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, check=False, start_new_session=True)
+    if done.returncode or done.stderr:
+        raise LabError(f"the kernel refused a part of the cluster: {(done.stderr.strip() or script).splitlines()[-1]}")
+    return done.stdout
 
 
 def as_owner(cluster: state.Cluster, words: Sequence[str]) -> list[str]:
@@ -75,17 +89,8 @@ def launch_variables() -> dict[str, str]:
             "PRTE_MCA_prte_if_include": state.SUBNET, "OMPI_MCA_btl_tcp_if_include": state.SUBNET}
 
 
-def slurm_variables() -> dict[str, str]:
-    """Return the environment variables with which Slurm's commands speak to the cluster's Slurm, and no other's."""
-    return {"SLURM_CONF": str(state.folder() / "slurm.conf")}
-
-
 def write_launch_files(cluster: state.Cluster) -> None:
-    """Write mpirun's host file, and the agent that mpirun calls in place of ssh.
-
-    Args:
-        cluster: The cluster that starts.
-    """
+    """Write mpirun's host file, and the agent that mpirun calls in place of ssh."""
     folder = state.folder()
     lines = (f"{node} slots={len(cores)}\n" for node, cores in cluster.cores.items())
     (folder / "hostfile").write_text("".join(lines))
@@ -97,10 +102,10 @@ def write_launch_files(cluster: state.Cluster) -> None:
 def main() -> None:
     """Replace this process by a command on a host; like `ssh`, pass on few environment variables."""
     host, *words = sys.argv[1:]
-    kept = [f"{name}={os.environ[name]}" for name in (*KEPT_BY_SSH, "PATH") if name in os.environ]
+    kept = [f"{name}={os.environ[name]}" for name in KEPT_BY_SSH if name in os.environ]
     # env -i is last: it removes what `command` sets as well, except for what is named here.
     here = [f"{state.FOLDER}={state.folder()}", f"{state.INSIDE}=1"]
-    argv = command(host, ["env", "-i", *kept, *here, "bash", "-c", " ".join(words)])
+    argv = command(state.require(), host, ["env", "-i", *kept, *here, "bash", "-c", " ".join(words)])
     os.execvp(argv[0], argv)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import dataclasses
 import pwd
 import secrets
 import shutil
@@ -65,58 +65,73 @@ def missing() -> str:
     return f"no {', '.join(absent)}; apt-get install slurm-wlm munge" if absent else ""
 
 
-def start(cluster: state.Cluster) -> None:
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What Slurm assumes, whatever the machine has."""
+
+    cpus: int = 0
+    """CPUs of each node; 0: its cores, and at least those of a task of the kit's jobs."""
+    gpus: int = 0
+    """GPUs of each node."""
+    partitions: str = "lab"
+    """A key of PARTITIONS."""
+
+
+def start(cluster: state.Cluster, settings: Settings) -> None:
     """Start Slurm's daemons, and wait until every node is idle.
 
     Raises:
         LabError: The daemons did not start in time; the message quotes the last line of each log.
     """
     folder = state.folder()
-    conf = _configure(folder, cluster)
+    _configure(folder, cluster, settings)
     # --force: munged otherwise refuses a folder that only its owner can enter.
     files = [f"--{name}-file={folder}/slurm/munged.{name}" for name in ("pid", "log", "seed")]
-    _daemon(cluster, state.HEAD, conf, ["munged", "--foreground", "--force", "--num-threads=2", *files,
+    _start_daemon(cluster, state.HEAD, ["munged", "--foreground", "--force", "--num-threads=2", *files,
                                         f"--key-file={folder}/munge.key", f"--socket={folder}/munge.socket"])
     _wait_until((folder / "munge.socket").exists, "munged")
-    _daemon(cluster, state.HEAD, conf, ["slurmctld", "-D", "-i"])
+    _start_daemon(cluster, state.HEAD, ["slurmctld", "-D", "-i"])
     for node in cluster.nodes:
-        _daemon(cluster, node, conf, ["slurmd", "-D", "-N", node])
-    _wait_until(lambda: _idle_nodes(conf) == len(cluster.nodes), "Slurm")
+        _start_daemon(cluster, node, ["slurmd", "-D", "-N", node])
+    _wait_until(lambda: _idle_nodes(cluster) == len(cluster.nodes), "Slurm")
 
 
-def _configure(folder: Path, cluster: state.Cluster) -> Path:
-    """Write slurm.conf, gres.conf and a munge key, and return the path of slurm.conf."""
+def variables() -> dict[str, str]:
+    """Return the environment variables with which Slurm's commands speak to the cluster's Slurm, and no other's."""
+    return {"SLURM_CONF": str(state.folder() / "slurm.conf")}
+
+
+def _configure(folder: Path, cluster: state.Cluster, settings: Settings) -> None:
+    """Write slurm.conf, gres.conf and a munge key."""
     (folder / "slurm").mkdir()
     key = folder / "munge.key"
     key.touch(mode=0o600)
     key.write_bytes(secrets.token_bytes(128))
-    gres = f" Gres=gpu:{cluster.gpus}" if cluster.gpus else ""
-    if cluster.gpus:
-        for number in range(cluster.gpus):
+    gres = f" Gres=gpu:{settings.gpus}" if settings.gpus else ""
+    if settings.gpus:
+        for number in range(settings.gpus):
             (folder / f"slurm/gpu{number}").touch()
-        (folder / "gres.conf").write_text(f"AutoDetect=off\nName=gpu File={folder}/slurm/gpu[0-{cluster.gpus - 1}]\n")
-    cpus = {node: cluster.cpus or max(len(cores), TASK_CPUS) for node, cores in cluster.cores.items()}
-    lines = (f"NodeName={node} NodeHostname={node} NodeAddr={state.address(node)} CPUs={number} RealMemory=4000{gres}"
-             for node, number in cpus.items())
+        (folder / "gres.conf").write_text(f"AutoDetect=off\nName=gpu File={folder}/slurm/gpu[0-{settings.gpus - 1}]\n")
+    lines = (f"NodeName={node} NodeHostname={node} NodeAddr={state.address(node)} "
+             f"CPUs={settings.cpus or max(len(cores), TASK_CPUS)} RealMemory=4000{gres}"
+             for node, cores in cluster.cores.items())
     user = pwd.getpwuid(cluster.owner[0] if cluster.owner else 0).pw_name
-    conf = folder / "slurm.conf"
-    conf.write_text(CONF.format(head=state.HEAD, address=state.address(state.HEAD), folder=folder,
-                                user=user, nodes="\n".join(lines), gpus="GresTypes=gpu\n" * bool(cluster.gpus),
-                                partitions=PARTITIONS[cluster.partitions].format(last=cluster.nodes[-1])))
-    return conf
+    (folder / "slurm.conf").write_text(CONF.format(
+        head=state.HEAD, address=state.address(state.HEAD), folder=folder, user=user, nodes="\n".join(lines),
+        gpus="GresTypes=gpu\n" * bool(gres), partitions=PARTITIONS[settings.partitions].format(last=cluster.nodes[-1])))
 
 
-def _daemon(cluster: state.Cluster, host: str, conf: Path, words: Sequence[str]) -> None:
-    with (state.folder() / "daemons.log").open("ab") as log:
-        words = enter.as_owner(cluster, words)
-        subprocess.Popen(enter.command(host, words, variables={"SLURM_CONF": str(conf)}), stdin=subprocess.DEVNULL,
-                         stdout=log, stderr=log, start_new_session=True)
+def _start_daemon(cluster: state.Cluster, host: str, words: Sequence[str]) -> None:
+    """Start a daemon that outlives this process."""
+    background = ["bash", "-c", 'exec "$@" >>"$0" 2>&1 </dev/null &', str(state.folder() / "daemons.log")]
+    command = enter.command(cluster, host, [*background, *enter.as_owner(cluster, words)], variables=variables())
+    subprocess.run(command, check=True, start_new_session=True)
 
 
-def _idle_nodes(conf: Path) -> int:
-    command = ["sinfo", "--noheader", "--Node", "--states=idle", "--responding", "--format=%N"]
-    answer = subprocess.run(command, env=os.environ | {"SLURM_CONF": str(conf)}, capture_output=True, text=True,
-                            check=False)
+def _idle_nodes(cluster: state.Cluster) -> int:
+    words = ["sinfo", "--noheader", "--Node", "--states=idle", "--responding", "--format=%N"]
+    answer = subprocess.run(enter.command(cluster, state.HEAD, words, variables=variables()), capture_output=True,
+                            text=True, check=False)
     return len(set(answer.stdout.splitlines()))  # A node has a line for each of its partitions.
 
 

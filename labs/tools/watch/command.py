@@ -1,70 +1,89 @@
-"""Show the progress of a run: throughput, slow workers, busy nodes."""
+"""Show the progress of a run: each worker's epoch, step and waiting time."""
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
-from collections.abc import Sequence
+from pathlib import Path
 
-from labs.results import records, run_record
-from labs.run import usage
-from labs.run.paths import results_dir
-from labs.tools.watch import screen, status
+from labs.run import catalogue, heartbeat, terminal, usage
+from labs.run.errors import LabError, quoted
+from labs.run.heartbeat import Beat
+from labs.run.paths import results_dir, shown
+from labs.run.text import printable
 
 PERIOD = 2.0
-"""Seconds between two screens."""
+"""Seconds between two tables."""
+HEADING = ["rank", "node", "epoch", "step", "ms a step", "ms waiting", "heartbeat"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `labs watch`."""
-    parser.description = ("Show the progress of a run, from the login node or a second terminal. It only reads files. "
-                          "Ctrl-C ends it, and the run goes on.")
+    parser.description = ("Show the heartbeats of a run's workers, from the login node or a second terminal. The rank "
+                          "that waits least is the one for which the others wait. It only reads files. Ctrl-C ends it, "
+                          "and the run goes on.")
     parser.add_argument("run", nargs="?", metavar="RUN",
-                        help="name of a run, or of a lab for its newest run; default: the newest that is running")
+                        help="name of a run, or of a lab for its newest run; default: the newest run")
     parser.add_argument("--results", type=usage.path, default=results_dir(), help="the results folder")
-    parser.add_argument("--once", action="store_true",
-                        help="show it once and exit; the default if the output is not a terminal")
 
 
-def main(args: argparse.Namespace) -> int:
-    """Show the run until it ends; return 1 if it has ended without a record.
+def main(args: argparse.Namespace) -> None:
+    """Show the run once; in a terminal, until it has a record.
 
     Raises:
         LabError: There is no such run, or its folder is gone.
     """
-    watcher, height = status.choose(args.run, args.results), 0
-    live = sys.stdout.isatty() and not args.once
+    folder, height = find_run(args.run, args.results), 0
     try:
         while True:
-            now = watcher.look()
-            lines = screen.lines(now)
-            if not live:
-                print(*lines, sep="\n")
-                break
-            height = _draw(lines, height)
-            if now.over:
-                break
+            if not folder.is_dir():
+                raise LabError(f"{shown(folder)} is gone: the run failed before it had saved anything")
+            lines = describe(folder).split("\n")
+            # Each table is drawn over the last one.
+            print(f"\x1b[{height}A\x1b[J" * bool(height) + "\n".join(lines), flush=True)
+            if not sys.stdout.isatty() or (folder / "record.json").exists():
+                return
+            height = len(lines)
             time.sleep(PERIOD)
     except KeyboardInterrupt:
-        print("\r\x1b[Kno longer watching; the run goes on")
-        return 0
-    if now.finished:
-        print(f"\n{run_record.closing(records.read(watcher.folder))}")
-    return int(now.over and not now.finished)
+        print("\rno longer watching; the run goes on")
 
 
-def _draw(lines: Sequence[str], height: int) -> int:
-    """Print lines over those drawn before, cut to the terminal, and return their number.
+def find_run(wanted: str | None, root: Path) -> Path:
+    """Return the folder of a run: by its name, the newest of a lab, or by default the newest.
 
-    Nothing of the terminal is changed that would have to be restored.
-
-    Args:
-        height: The number of lines drawn before.
+    Raises:
+        LabError: There is no such run.
     """
-    columns, rows = os.get_terminal_size(sys.stdout.fileno())
-    shown = [line[: (columns or 80) - 1] for line in lines[: (rows or 24) - 1]]
-    sys.stdout.write(f"\x1b[{height}A" * bool(height) + "".join(f"{line}\x1b[K\n" for line in shown) + "\x1b[J")
-    sys.stdout.flush()
-    return len(shown)
+    # The run that was started or continued last comes first.
+    holders = sorted(root.glob("*/*/holder"), key=lambda path: path.stat().st_mtime, reverse=True)
+    folders = [path.parent for path in holders]
+    if wanted is not None and (mine := [each for each in folders if wanted == each.name]):
+        folders = mine
+    elif wanted is not None:
+        lab = catalogue.resolve(wanted)
+        folders = [each for each in folders if lab == each.parent.name]
+    if not folders:
+        which = "" if wanted is None else f" of {quoted(wanted)}"
+        raise LabError(f"no run{which} in {shown(root)}; one that has just been started appears after some seconds")
+    return folders[0]
+
+
+def describe(folder: Path) -> str:
+    """Return the table of a run's heartbeats."""
+    beats = heartbeat.read_beats(folder / heartbeat.FOLDER)
+    state = ("finished: labs results" if (folder / "record.json").exists() else
+             f"{len(beats)} of its workers have sent a heartbeat")
+    table = f"\n{terminal.table([HEADING, *map(_describe_worker, beats)])}" * bool(beats)
+    return f"{printable(folder.parent.name)}/{printable(folder.name)}: {state}{table}"
+
+
+def _describe_worker(beat: Beat) -> list[str]:
+    """Return a row; the clocks of nodes may differ, so the age of a heartbeat may be off by as much."""
+    age = f"{max(0, time.time() - beat.alive):.0f} s ago" if beat.alive else "has ended"
+    times = (f"{1e3 * seconds:.1f}" if beat.step_seconds else "" for seconds in (beat.step_seconds,
+                                                                                 beat.exchange_seconds))
+    progress = [f"{done}/{total}" if total else str(done)
+                for done, total in ((beat.epoch, beat.epochs), (beat.step, beat.steps))]
+    return [str(beat.rank), printable(beat.host), *progress, *times, age]

@@ -18,10 +18,9 @@ import pytest
 
 from labs.run import cluster_state as state
 from labs.run.paths import ROOT, search_path
-from labs.tools.cluster import enter, head, lifetime
+from labs.tools.cluster import enter, lifetime
 
 LABS = [sys.executable, "-m", "labs"]
-NAMESPACES = ["--net", "--uts", "--ipc", "--mount", "--pid", "--fork"]
 T = TypeVar("T")
 
 
@@ -30,7 +29,8 @@ def missing() -> str:
     if absent := [program for program in lifetime.PROGRAMS if not shutil.which(program, path=search_path())]:
         return f"no {', '.join(absent)}"
     user = ["--user", "--map-root-user"] if os.geteuid() else []
-    done = subprocess.run(["unshare", *user, *NAMESPACES, "true"], capture_output=True, text=True, check=False)
+    done = subprocess.run(["unshare", *user, *enter.NAMESPACES, "--pid", "--fork", "true"], capture_output=True,
+                          text=True, check=False)
     return f"this machine makes no namespaces: {done.stderr.strip()}" if done.returncode else ""
 
 
@@ -71,7 +71,8 @@ class Cluster:
         """Return the command line to which `labs cluster shell` comes in the end; it saves the start of `labs`."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv(state.FOLDER, str(self.folder))
-            return enter.command(host, enter.as_owner(state.require(), [str(word) for word in words]), cwd, variables)
+            cluster = state.require()
+            return enter.command(cluster, host, enter.as_owner(cluster, [*map(str, words)]), cwd, variables)
 
     def on(self, host: str, *words: object) -> str:
         """Run a command on a host and return what it printed."""
@@ -95,7 +96,7 @@ class Cluster:
 
 def sharing(folder: Path) -> list[object]:
     """Return the options of `labs cluster up` with which all nodes see a folder."""
-    return ["--share", folder] if head.TMP in folder.parents else []
+    return ["--share", folder] if lifetime.TMP in folder.parents else []
 
 
 def names(processes: list[psutil.Process]) -> list[str]:

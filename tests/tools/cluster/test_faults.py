@@ -50,16 +50,13 @@ class Training:
         """Return the processes of the cluster that were not there before the run."""
         return [process for process in self.cluster.processes() if process not in self.idle and works(process)]
 
-    def launchers(self) -> list[psutil.Process]:
-        """Return the launchers that are left on any host."""
-        return [process for process in self.left() if name(process) in LAUNCHERS]
-
-
-def name(process: psutil.Process) -> str:
-    """Return a process's name, or an empty string if it has ended."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return process.name()
-    return ""
+    def launchers(self, host: str = "") -> list[psutil.Process]:
+        """Return the launchers on a host, or on any."""
+        found = []
+        for process in self.cluster.processes(host):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found += [process] * (process.name() in LAUNCHERS)
+        return found
 
 
 def finished(process: subprocess.Popen) -> str:
@@ -71,17 +68,10 @@ def finished(process: subprocess.Popen) -> str:
 
 def last_line(process: subprocess.Popen, timeout: float) -> str:
     """Return the last line of a run that must fail."""
-    began = time.monotonic()
     _, errors = process.communicate(timeout=timeout)
-    print(f"| {time.monotonic() - began:.1f} s | {errors.strip().splitlines()[-1]} |")
     assert process.returncode == 1, errors
     assert "Traceback" not in errors
     return errors.strip().splitlines()[-1]
-
-
-def heartbeat() -> None:
-    """Wait until each worker has sent a heartbeat, once a second, that names a step of the epoch after the first."""
-    time.sleep(2.5)
 
 
 @pytest.fixture
@@ -114,7 +104,7 @@ def same_weights(tmp_path_factory) -> Callable[[Path], None]:
     ("node", r"node node2 is lost: .*last heartbeats: .*rank 1 on node2 \(epoch")])  # mpirun ends with 0.
 def test_a_kill_on_the_other_node_is_reported_with_node_rank_and_epoch(training, what, line):
     process = training.start(*ENDLESS)
-    heartbeat()
+    time.sleep(2.5)  # Until each worker has sent a heartbeat that names a step, once a second.
     for each in training.cluster.processes("node2"):
         if what == "node" or rank_of(each) == 1:
             with contextlib.suppress(psutil.NoSuchProcess):  # Killing an earlier one may have ended it.
@@ -126,7 +116,7 @@ def test_a_kill_on_the_other_node_is_reported_with_node_rank_and_epoch(training,
 
 def test_a_frozen_daemon_of_the_launcher_ends_the_run_and_its_node_is_named(training):
     process = training.start(*ENDLESS, "--stall-seconds", STALL)
-    daemons = [each for each in training.cluster.processes("node2") if name(each) == "prted"]
+    daemons = training.launchers("node2")
     for each in daemons:
         each.suspend()
     last = last_line(process, timeout=2 * STALL + 20)

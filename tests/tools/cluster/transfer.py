@@ -10,8 +10,7 @@ import time
 
 PORT = 5001
 
-
-def receive() -> None:
+if sys.argv[1] == "receive":
     with socket.create_server(("", PORT)) as server:
         print("ready", flush=True)
         while True:
@@ -19,17 +18,10 @@ def receive() -> None:
                 while sender.recv(2**16):
                     pass
                 sender.sendall(b".")
-
-
-def send(host: str, megabytes: float) -> None:
-    with socket.create_connection((host, PORT), timeout=2) as receiver:
-        receiver.settimeout(60)
-        began = time.monotonic()
-        receiver.sendall(bytes(int(megabytes * 1e6)))
-        receiver.shutdown(socket.SHUT_WR)
-        assert receiver.recv(1) == b"."
-        print(time.monotonic() - began)
-
-
-if __name__ == "__main__":
-    receive() if sys.argv[1] == "receive" else send(sys.argv[2], float(sys.argv[3]))
+with socket.create_connection((sys.argv[2], PORT), timeout=2) as receiver:
+    receiver.settimeout(60)
+    began = time.monotonic()
+    receiver.sendall(bytes(int(float(sys.argv[3]) * 1e6)))
+    receiver.shutdown(socket.SHUT_WR)
+    assert receiver.recv(1) == b"."
+    print(time.monotonic() - began)
