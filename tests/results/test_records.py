@@ -77,7 +77,8 @@ def test_all_that_is_known_comes_as_csv(tmp_path, monkeypatch, capsys):
     commands.dispatch(["results", "lab10_caltech", "--csv", str(tmp_path / "runs.csv")])
     written = pd.read_csv(tmp_path / "runs.csv")
     pd.testing.assert_frame_equal(written.drop(columns=["val_accuracy", "disturbed"]),
-                                  records.load("lab10_caltech").drop(columns="disturbed"))  # "" is read as NaN.
+                                  records.load("lab10_caltech").drop(columns="disturbed"),  # "" is read as NaN.
+                                  check_dtype=False)
     assert list(written["val_accuracy"]) == [0.6, 0.6], "of the last epoch"
     assert capsys.readouterr().out == f"{tmp_path}/runs.csv: 2 runs, {len(written.columns)} columns\n"
     with pytest.raises(LabError, match=r"cannot write .*/runs.csv: File exists; choose another --csv"):
