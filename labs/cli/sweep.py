@@ -7,19 +7,18 @@ import dataclasses
 import re
 import subprocess
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from labs.launch import capacity, mpirun
-from labs.launch.sweep import FAILED, Unfinished, run_sweep, runs_elsewhere
-from labs.run import allocation, atomic, catalogue, cluster_state, command_line, terminal, usage
+from labs.run import allocation, catalogue, cluster_state, command_line, terminal, usage
 from labs.run.catalogue import Lab
 from labs.run.errors import LabError
 from labs.run.options import LAUNCH, check_name
 from labs.run.paths import ROOT, shown
 from labs.run.sweeps import Cell, Sweep, cells, finished
-from labs.run.text import one_line, plural, printable_lines
+from labs.run.text import plural, printable_lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,14 +26,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = ("Start every run that a lab's questions need, each with new workers. Finished runs are "
                           "kept, so the same command continues where it stopped. All other options are the lab's "
                           "(`labs run LAB --help` shows them); the sweep does not vary an option that you give here.")
+    parser.add_argument("lab", metavar="LAB", help="name or number of a lab: lab04_speedup, lab04, 4")
     parser.add_argument("--only", action="append", metavar="NAME", help="run only the lab's sweep of this name")
     parser.add_argument("--workers", type=usage.counts, metavar="N,N",
                         help="numbers of workers, instead of the sweep's")
     parser.add_argument("--repeats", type=usage.count, metavar="N", help="runs of each setting, with seeds 1 to N")
     parser.add_argument("--oversubscribe", action="store_true", help=LAUNCH["oversubscribe"])
-    parser.add_argument("--keep-reference", metavar="NAME",
-                        help="also copy the finished runs' records to data/reference_runs/NAME, to commit them")
     action = parser.add_mutually_exclusive_group()
+    action.add_argument("--keep-reference", metavar="NAME",
+                        help="also copy the finished runs' records to data/reference_runs/NAME, to commit them")
     action.add_argument("--list", action="store_true", help="list the runs and their state; run none")
     action.add_argument("--cell", type=int, metavar="N", help="start only run N of the list, as Slurm arrays do")
     action.add_argument("--sbatch", action="store_true", help="submit the runs as a Slurm array, then a report")
@@ -42,55 +42,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run, list or submit a lab's sweeps; return 1 if a run failed."""
-    if args.lab is None:
-        args.parser.print_help()
-        return 0
+    from labs.launch.sweep import run_sweep
+
     if args.keep_reference is not None:
         check_name(args.keep_reference, "--keep-reference")
     lab = catalogue.load_lab(args.lab)
-    preset, words = command_line.split_preset(lab, args.lab_options)
-    base, options = command_line.parse(lab, args.lab_options, known=usage.options(args.parser.format_help()))
-    for refused in ("name", "resume"):
-        if getattr(options, refused):
-            raise LabError(f"--{refused} is for one run; a sweep names its runs itself, and always continues")
-    sweeps = [_narrowed(each, words, base, args) for each in _chosen(lab, preset, args.only)]
-    todo, results_root = cells(sweeps, base), options.results_root
+    given = command_line.given_options(lab, args.lab_options, known=args.parser._option_string_actions)
+    base, options = command_line.parse(lab, args.lab_options)
+    if refused := {"name", "resume"} & given.keys():
+        raise LabError(f"--{min(refused)} is for one run; a sweep names its runs itself, and always continues")
+    todo = cells([_narrow(each, given, args) for each in _choose(lab, options.preset, args.only)], base)
     if args.sbatch:
-        return _submit(todo, _cell_options(args), ["--results", str(results_root)] if options.results else [])
+        return _submit(todo, args.words, ["--results", str(options.results)] if options.results else [])
     todo = [_skip_unless_fits(cell, args.oversubscribe) for cell in todo]
     if args.list:
-        return _show(todo, results_root)
+        print(_table(todo, options.results_root))
+        return 0
     if args.cell is not None:
         todo = [_nth(todo, args.cell)]
-    left = run_sweep(lab, todo, results_root, args.oversubscribe)
-    _show_summary(lab, todo, results_root)
+    failed = run_sweep(lab, todo, options.results_root, args.oversubscribe)
+    _print_summary(lab, todo, options.results_root)
     if args.keep_reference:
-        _keep_reference(todo, results_root, args.keep_reference)
-    return _finish(todo, left, results_root)
+        _keep_reference(todo, options.results_root, args.keep_reference)
+    _print_end(todo, len(failed), options.results_root)
+    return int(bool(failed))
 
 
-def _chosen(lab: Lab, preset: str, only: Sequence[str] | None) -> list[Sweep]:
-    sweeps = lab.sweeps.get(preset, ())
+def _choose(lab: Lab, preset: str, only: Sequence[str] | None) -> list[Sweep]:
+    """Return a lab's sweeps of a preset, or some of them by name."""
+    sweeps = {each.name: each for each in lab.sweeps.get(preset, ())}
     if not sweeps:
         raise LabError(f"{lab.name} has no sweep for preset {preset!r}; `labs run` runs it once")
-    names = [each.name for each in sweeps]
     for name in only or ():
-        if name not in names:
-            raise LabError(f"{lab.name} has no sweep {name!r}; there are: {', '.join(names)}")
-    return [each for each in sweeps if not only or each.name in only]
+        if name not in sweeps:
+            raise LabError(f"{lab.name} has no sweep {name!r}; there are: {', '.join(sweeps)}")
+    return [each for name, each in sweeps.items() if not only or name in only]
 
 
-def _narrowed(sweep: Sweep, words: Sequence[str], base: Any, args: argparse.Namespace) -> Sweep:
+def _narrow(sweep: Sweep, given: Mapping[str, Any], args: argparse.Namespace) -> Sweep:
     """Return a sweep in which the options given on the command line replace what it varies."""
-    named = {word.partition("=")[0].removeprefix("--").removeprefix("no-").replace("-", "_") for word in words}
-    for workers in args.workers or ():
-        if not args.oversubscribe and not args.sbatch and args.cell is None:  # Cell N may have fewer.
-            capacity.check_slots(workers)
     seeds = tuple(range(1, args.repeats + 1)) if args.repeats else sweep.seeds
     return dataclasses.replace(
         sweep,
-        grid={name: values for name, values in sweep.grid.items() if name not in named},
-        seeds=(base.seed,) if "seed" in named else seeds,
+        grid={name: values for name, values in sweep.grid.items() if name not in given},
+        seeds=(given["seed"],) if "seed" in given else seeds,
         workers=args.workers or sweep.workers,
     )
 
@@ -121,38 +116,18 @@ def _nth(todo: Sequence[Cell], number: int) -> Cell:
     return todo[number]
 
 
-def _cell_options(args: argparse.Namespace) -> list[str]:
-    """Return the options with which the jobs of an array make the same list of cells."""
-    words = [word for name in args.only or () for word in ("--only", name)]
-    if args.workers:
-        words += ["--workers", ",".join(map(str, args.workers))]
-    if args.repeats:
-        words += ["--repeats", str(args.repeats)]
-    return [*words, *(["--oversubscribe"] if args.oversubscribe else []), *args.lab_options]
-
-
-def _state(cell: Cell, results_root: Path) -> str:
-    failure = results_root / cell.lab / cell.name / FAILED
-    if finished(cell, results_root):
-        return "done"
-    if runs_elsewhere(cell, results_root):
-        return "running elsewhere"
-    if cell.skipped:
-        return f"skipped: {cell.skipped}"
-    return f"failed: {one_line(atomic.read_text(failure))}" if failure.exists() else "to do"
-
-
-def _show(todo: Sequence[Cell], results_root: Path) -> int:
-    """List the cells: the settings in which they differ, and their state."""
+def _table(todo: Sequence[Cell], results_root: Path) -> str:
+    """Return a table of the cells: the settings in which they differ, and their state."""
     settings = [dataclasses.asdict(cell.config) | {"workers": cell.workers, "nodes": cell.nodes} for cell in todo]
     varied = [name for name in settings[0] if len({str(each[name]) for each in settings}) > 1]
-    for number, (cell, values) in enumerate(zip(todo, settings, strict=True)):
-        settings_of = "  ".join(f"{name} {values[name]}" for name in varied)
-        print(terminal.folded(f"{number:3}  {settings_of}  {_state(cell, results_root)}", 5))
-    return 0
+    states = ["done" if finished(cell, results_root) else f"skipped: {cell.skipped}" if cell.skipped else "to do"
+              for cell in todo]
+    rows = [[str(number), *(str(values[name]) for name in varied), state]
+            for number, (values, state) in enumerate(zip(settings, states, strict=True))]
+    return terminal.table([["run", *varied, "state"], *rows], left=True)
 
 
-def _show_summary(lab: Lab, todo: Sequence[Cell], results_root: Path) -> None:
+def _print_summary(lab: Lab, todo: Sequence[Cell], results_root: Path) -> None:
     """Print the lab's summary of the sweep's runs, by default their speedups, and save the lab's figures.
 
     Each figure is saved as a PNG file in the folder of the lab's runs, under its title.
@@ -171,6 +146,7 @@ def _show_summary(lab: Lab, todo: Sequence[Cell], results_root: Path) -> None:
 
 
 def _keep_reference(todo: Sequence[Cell], results_root: Path, name: str) -> None:
+    """Copy the records of finished cells to the reference runs of this name."""
     from labs.results import records, reference
 
     folders = (results_root / cell.lab / cell.name for cell in todo if finished(cell, results_root))
@@ -178,17 +154,14 @@ def _keep_reference(todo: Sequence[Cell], results_root: Path, name: str) -> None
     print(f"{plural(count, 'record')} kept in {shown(reference.FOLDER / name)}")
 
 
-def _finish(todo: Sequence[Cell], left: Unfinished, results_root: Path) -> int:
-    """Print how many runs are done; return 1 if one failed. A cell that another sweep is running has not failed."""
-    for reason in dict.fromkeys(cell.skipped for cell in todo if cell.skipped):
-        count = sum(cell.skipped == reason for cell in todo)
-        print(terminal.folded(f"left out {plural(count, 'run')}: {reason}", 2))
+def _print_end(todo: Sequence[Cell], failed: int, results_root: Path) -> None:
+    """Print how many runs are done, and why the others are not."""
+    reasons = [cell.skipped for cell in todo if cell.skipped]
+    for reason in dict.fromkeys(reasons):
+        print(f"left out {plural(reasons.count(reason), 'run')}: {reason}")
     done = sum(finished(cell, results_root) for cell in todo)
-    elsewhere = f", {len(left.elsewhere)} running elsewhere" if left.elsewhere else ""
-    again = "; the same command retries the failed ones" if left.failed else ""
-    print(terminal.folded(f"{done} of {plural(len(todo), 'run')} done, {len(left.failed)} failed{elsewhere}; "
-                          f"`labs report` shows them{again}", 2))
-    return 1 if left.failed else 0
+    again = "; the same command retries the failed ones" if failed else ""
+    print(f"{done} of {plural(len(todo), 'run')} done, {failed} failed; `labs report` shows them{again}")
 
 
 def _submit(todo: Sequence[Cell], words: Sequence[str], report_words: Sequence[str]) -> int:
@@ -196,28 +169,23 @@ def _submit(todo: Sequence[Cell], words: Sequence[str], report_words: Sequence[s
 
     The cells that fit on one node share an array with as many tasks as the largest of them needs.
     """
-    lab, layouts = todo[0].lab, defaultdict(list)
+    layouts = defaultdict(list)
     for number, cell in enumerate(todo):
         layouts[cell.nodes, cell.workers if cell.nodes > 1 else 0].append(number)
-    arrays = []
+    words, arrays = [word for word in words if word != "--sbatch"], []
     for (nodes, _), numbers in sorted(layouts.items()):
         widest = max(todo[number].workers // nodes for number in numbers)
         arrays.append(_sbatch("--array", ",".join(map(str, numbers)), "--nodes", str(nodes), "--ntasks-per-node",
-                              str(widest), "jobs/sweep.sh", lab, *words))
+                              str(widest), "jobs/sweep.sh", *words))
     report = _sbatch("--dependency", ":".join(["afterany", *arrays]), "jobs/report.sh", *report_words)
-    jobs = f"job{'s' * (len(arrays) > 1)} {', '.join(arrays)}"
-    print(f"{plural(len(todo), 'run')} of {lab} are {jobs}, the report after them is job {report}; "
-          "`squeue --me` shows all")
+    print(f"{plural(len(todo), 'run')} of {todo[0].lab} are job{'s' * (len(arrays) > 1)} {', '.join(arrays)}, "
+          f"the report after them is job {report}; `squeue --me` shows all")
     return 0
 
 
 def _sbatch(*arguments: str) -> str:
     """Submit a job from the top folder of the clone and return its job id."""
-    try:
-        done = subprocess.run(["sbatch", "--parsable", *arguments], cwd=ROOT, capture_output=True, text=True,
-                              check=False)
-    except FileNotFoundError:
-        raise LabError("no sbatch on the PATH; on a machine without Slurm leave --sbatch out") from None
+    done = subprocess.run(["sbatch", "--parsable", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         raise LabError(f"sbatch refused: {(done.stderr.strip() or 'no reason given').splitlines()[-1]}")
     return done.stdout.strip().partition(";")[0]

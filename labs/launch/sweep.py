@@ -9,100 +9,53 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
-
-from filelock import Timeout
 
 from labs.launch import local
-from labs.run import atomic, catalogue, cluster_state, command_line, paths, terminal
+from labs.run import catalogue, cluster_state, command_line, paths, run_lock
 from labs.run.catalogue import Lab
-from labs.run.errors import LabError
-from labs.run.lock import Lock
+from labs.run.errors import ERROR_PREFIX, LabError
 from labs.run.sweeps import Cell, finished
 from labs.run.text import one_line
 
-FAILED = "failed.txt"
-"""The file in a run's folder that says why the run failed."""
-
-
-class Unfinished(NamedTuple):
-    """The cells that have no record after a sweep."""
-
-    failed: list[Cell]
-    elsewhere: list[Cell]
-    """Those that another sweep is running."""
-
-    def __bool__(self) -> bool:
-        """Return whether there are any."""
-        return bool(self.failed or self.elsewhere)
-
 
 def run_sweep(lab: str | ModuleType | Lab, todo: Sequence[Cell], results_root: Path,
-              oversubscribe: bool = False) -> Unfinished:
-    """Run the cells without a record, and return those that are still without one."""
+              oversubscribe: bool = False) -> list[Cell]:
+    """Run the cells without a record, and return those that failed."""
     from tqdm import tqdm  # Here: `labs` alone loads every lab, and tqdm would take a fifth of its time.
 
     tqdm.monitor_interval = 0  # Its thread would only redraw the bar, and a Ctrl-C while it starts ends in a traceback.
     lab = catalogue.load_lab(lab)
     open_cells = [cell for cell in todo if not cell.skipped and not finished(cell, results_root)]
-    left = Unfinished([], [])
-    with tqdm(total=len(todo), initial=len(todo) - len(open_cells), desc=lab.name, unit="run",
-              file=sys.stderr, smoothing=0, dynamic_ncols=True) as bar, terminal.every_second(bar.refresh):
-        for cell in open_cells:
+    failed = []
+    with tqdm(open_cells, total=len(todo), initial=len(todo) - len(open_cells), desc=lab.name, unit="run",
+              smoothing=0, dynamic_ncols=True) as bar:
+        for cell in bar:
             paths.check_working_folder()  # Otherwise each cell would fail because of it.
             bar.set_postfix_str(str(cell))
             try:
-                if cause := _run(lab, cell, results_root, oversubscribe):
-                    left.failed.append(cell)
-                    bar.write(f"failed: {cell}: {one_line(cause)}", file=sys.stderr)
-            except Timeout:
-                left.elsewhere.append(cell)
-                bar.write(f"running elsewhere: {cell}: another sweep is running it", file=sys.stderr)
-            bar.update()
-    return Unfinished(left.failed, [cell for cell in left.elsewhere if not finished(cell, results_root)])
+                _run(lab, cell, results_root, oversubscribe)
+            except LabError as cause:
+                failed.append(cell)
+                bar.write(f"failed: {cell}: {one_line(cause)}", file=sys.stderr)
+    return failed
 
 
-def _run(lab: Lab, cell: Cell, results_root: Path, oversubscribe: bool) -> str:
-    """Run one cell with its output in a log file, and return the cause if it fails.
-
-    Raises:
-        Timeout: Another sweep is running it.
-    """
+def _run(lab: Lab, cell: Cell, results_root: Path, oversubscribe: bool) -> None:
+    """Run one cell; its output and the cause of a failure go to a log file in its folder."""
     folder = results_root / cell.lab / cell.name
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with _lock(cell, results_root).hold():
-        if finished(cell, results_root):
-            return ""
-        shutil.rmtree(folder, ignore_errors=True)  # Files of an earlier attempt would mix two runs' timings.
-        folder.mkdir()
-        arguments = [*command_line.to_argv(cell.config), "--name", cell.name, "--results", str(results_root)]
+    run_lock.refuse_held(folder)
+    shutil.rmtree(folder, ignore_errors=True)  # Files of an earlier attempt would mix two runs' timings.
+    folder.mkdir(parents=True)
+    arguments = [*command_line.to_argv(cell.config), "--name", cell.name, "--results", str(results_root)]
+    with (open(folder / "log.txt", "w") as log,
+          cluster_state.restore_links() if cell.link else contextlib.nullcontext()):
         try:
-            with open(folder / "log.txt", "w") as log, _set_links(cell.link):
-                local.run(lab, arguments, cell.workers, oversubscribe, log)
+            if cell.link:
+                cluster_state.set_bandwidth(cell.link)
+            local.run(lab, arguments, cell.workers, oversubscribe, log)
         except LabError as cause:
-            atomic.write_text(folder / FAILED, f"{cause}\n")
-            return str(cause)
-    return ""
-
-
-def _lock(cell: Cell, results_root: Path) -> Lock:
-    return Lock(results_root / cell.lab / f".{cell.name}.lock")
-
-
-def runs_elsewhere(cell: Cell, results_root: Path) -> bool:
-    """Return whether another sweep is running a cell."""
-    return _lock(cell, results_root).is_held()
-
-
-@contextlib.contextmanager
-def _set_links(bandwidth: str) -> Iterator[None]:
-    """Set the links of the cluster during a cell."""
-    if not bandwidth:
-        yield
-        return
-    with cluster_state.restore_links():
-        cluster_state.set_bandwidth(bandwidth)
-        yield
+            print(f"{ERROR_PREFIX}{cause}", file=log)
+            raise

@@ -22,18 +22,6 @@ if TYPE_CHECKING:
     from labs.run.sweeps import Sweep
 
 
-def _no_check(config: Any, workers: int) -> None:
-    pass
-
-
-def _never(config: Any) -> bool:
-    return False
-
-
-def _mpirun(config: Any, workers: int, folder: Path) -> list[str] | None:
-    return None
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Lab:
     """A lab. Each lab module ends its declarations with one: `LAB = Lab(Config, PRESETS, run)`.
@@ -51,13 +39,13 @@ class Lab:
     """Sweeps by preset: the runs that the lab's questions need."""
     data_set: str = ""
     """The data set of its --data, by its name in the registry."""
-    check: Callable[[Any, int], None] = _no_check
+    check: Callable[[Any, int], None] = lambda config, workers: None
     """Raises LabError for a Config that cannot run on this number of workers, before anything is started."""
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Environment variables of this lab that must be set before TensorFlow loads."""
-    one_worker: Callable[[Any], bool] = _never
+    one_worker: Callable[[Any], bool] = lambda config: False
     """Whether a Config's experiment runs on one worker only."""
-    launcher: Callable[[Any, int, Path], list[str] | None] = _mpirun
+    launcher: Callable[[Any, int, Path], list[str] | None] = lambda config, workers, folder: None
     """Returns the command that starts the workers, from Config, number of workers and run folder; None: mpirun."""
 
     @property
@@ -96,16 +84,12 @@ def resolve(name: str) -> str:
     Raises:
         LabError: No lab matches, or more than one does.
     """
-    labs = lab_names()
     number = re.fullmatch(r"(?:lab)?([0-9]+)", name)
-    stem = f"lab{number[1].lstrip('0'):0>2}_" if number else ""
-    matches = [lab for lab in labs if lab == name or (stem and lab.startswith(stem))]
-    matches = matches or [lab for lab in labs if name and lab.startswith(name)]
-    if len(matches) == 1:
-        return matches[0]
-    if matches:
-        raise LabError(f"more than one lab begins with {quoted(name)}: {', '.join(matches)}")
-    raise LabError(f"unknown lab {quoted(name)}; there are: {', '.join(labs)}")
+    begin = f"lab{int(number[1]):02}_" if number else name
+    matches = [lab for lab in lab_names() if lab.startswith(begin)]
+    if len(matches) != 1:
+        raise LabError(f"unknown lab {quoted(name)}; there are: {', '.join(matches or lab_names())}")
+    return matches[0]
 
 
 def load_lab(lab: str | ModuleType | Lab) -> Lab:

@@ -11,112 +11,105 @@ import dataclasses
 import functools
 import inspect
 import itertools
-import shlex
 import textwrap
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
 from labs.run import fields, run_lock, student, usage
 from labs.run.catalogue import Lab
-from labs.run.errors import LabError, quoted
 from labs.run.options import LAUNCH, Options
-from labs.run.paths import labs_command
-
-TYPES: dict[type, tuple[Callable[[str], Any], str]] = {
-    int: (usage.whole_number, "INT"), float: (usage.number, "FLOAT"), str: (str, "STR"), Path: (Path, "PATH")}
-"""The function that reads an option's value, and the name of that value in the help, by type."""
 
 
-def parse_run(lab: Lab, arguments: Sequence[str], launches: bool = False) -> tuple[Any, Options]:
+def parse_run(lab: Lab, words: Sequence[str], launches: bool = False) -> tuple[Any, Options]:
     """Parse the command line of a run; the defaults of a resumed run are the settings with which it was started.
 
     Arguments and errors are those of `parse`.
     """
-    config, options = parse(lab, arguments, launches)
+    config, options = parse(lab, words, launches)
     run = run_lock.resumed(lab.name, options)
     begun = run.resume and run.name and run_lock.started_with(run.results_root / lab.name / run.name)
-    return parse(lab, arguments, launches, begun=begun) if begun else (config, options)
+    return parse(lab, words, launches, begun) if begun else (config, options)
 
 
-def parse(lab: Lab, arguments: Sequence[str], launches: bool = False, known: Sequence[str] = (),
+def parse(lab: Lab, words: Sequence[str], launches: bool = False,
           begun: Mapping[str, Any] = MappingProxyType({})) -> tuple[Any, Options]:
     """Parse a lab's command line into its Config and the run's Options.
 
     Args:
         lab: The lab.
-        arguments: The command line without the options of the launch.
+        words: The command line without the options of the launch.
         launches: Whether --help shows the options of the launch as well.
-        known: Other options of the command, suggested for a misspelled one.
         begun: The "config" and "options" of a run to resume, which become the defaults; see `run_lock.started_with`.
 
     Raises:
         LabError: The command line is wrong.
     """
     saved = {**begun.get("config", {}), **begun.get("options", {})}
-    preset, _ = split_preset(lab, arguments, saved.get("preset", Options.preset))
-    usage.refuse_empty(arguments)
-    prog = f"labs run {lab.name}"
-    parser = usage.Parser(prog, usage=f"{prog} [OPTIONS]", description=lab.description, formatter_class=_Help)
-    parser.known = known
-    if launches:
-        add_launch_options(parser.add_argument_group("launch options"))
-    else:
-        _refuse_launch_options(lab, arguments)
-    add_options(parser, lab, preset)
-    # argparse reads a default that is text like a value of the command line.
-    parser.set_defaults(**{name: value for name, value in saved.items() if value is not None})
-    given = vars(parser.parse_args(arguments))
-    config, options = (
-        dataclasses.replace(defaults, **{field.name: given[field.name] for field in dataclasses.fields(defaults)
-                                         if field.name in given})
-        for defaults in (lab.presets[preset], Options()))
+    given = {name: value for name, value in saved.items() if value is not None} | given_options(lab, words, launches)
+    default = lab.presets[given.get("preset", Options.preset)]
+    config = _replace(dataclasses.replace(default, seed=student.default_seed(default.seed)), given)
+    options = _replace(Options(), given)
     fields.check(config)
     fields.check(options)
     return config, options
 
 
-class _Help(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpFormatter):
-    """Keeps the lines of the lab's description, and shows the defaults."""
+def _replace(defaults: Any, given: Mapping[str, Any]) -> Any:
+    """Return a dataclass with the given values in place of the defaults."""
+    names = [field.name for field in dataclasses.fields(defaults)]
+    return dataclasses.replace(defaults, **{name: given[name] for name in names if name in given})
 
 
-def add_options(parser: argparse.ArgumentParser, lab: Lab, preset: str = "demo") -> None:
-    """Add the options of a lab's Config and of every run to a parser, with the defaults of a preset."""
+def given_options(lab: Lab, words: Sequence[str], launches: bool = False, known: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the options that a lab's command line has, by the name of the field; arguments as for `parse`.
+
+    Args:
+        known: Other options of the command, which may be what a misspelled one means.
+    """
+    prog = f"labs run {lab.name}"
+    parser = usage.Parser(prog, usage=f"{prog} [OPTIONS]", description=lab.description,
+                          argument_default=argparse.SUPPRESS, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.known = known
+    if launches:
+        add_launch_options(parser.add_argument_group("launch options"))
+    preset = next((name for name in lab.presets if name in words), Options.preset)  # --help shows its values.
     experiment = parser.add_argument_group("experiment options")
-    experiment.add_argument("--preset", choices=tuple(lab.presets), default=preset,
-                            help=_docstrings(Options)["preset"])
-    defaults = lab.presets[preset]
-    _add_fields(experiment, dataclasses.replace(defaults, seed=student.default_seed(defaults.seed)))
+    experiment.add_argument("--preset", choices=tuple(lab.presets),
+                            help=f"{_docstrings(Options)['preset']} (default: {Options.preset})")
+    _add_fields(experiment, lab.presets[preset])
     _add_fields(parser.add_argument_group("run options"), Options())
+    return vars(parser.parse_args(words))
 
 
 def add_launch_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
     """Add the options of `labs run` that start the workers."""
-    parser.add_argument("--workers", type=usage.count, metavar="N", default=argparse.SUPPRESS, help=LAUNCH["workers"])
-    parser.add_argument("--oversubscribe", action="store_true", default=argparse.SUPPRESS, help=LAUNCH["oversubscribe"])
+    parser.add_argument("--workers", type=usage.count, metavar="N", help=LAUNCH["workers"])
+    parser.add_argument("--oversubscribe", action="store_true", help=LAUNCH["oversubscribe"])
 
 
 def _add_fields(group: argparse._ArgumentGroup, defaults: Any) -> None:
     """Add an option for each field of a dataclass: its type, its default, and its docstring as the help."""
-    settings = type(defaults)
-    helps = _docstrings(settings)  # type: ignore[arg-type]  # A class can be hashed.
-    for name, hint in typing.get_type_hints(settings).items():
-        if settings is Options and name == "preset":  # A lab has its own.
+    helps = _docstrings(type(defaults))  # type: ignore[arg-type]  # A class can be hashed.
+    for name, hint in typing.get_type_hints(type(defaults)).items():
+        if isinstance(defaults, Options) and name == "preset":  # A lab has its own.
             continue
-        option, value = "--" + name.replace("_", "-"), getattr(defaults, name)
-        if type(None) in typing.get_args(hint):  # str | None
-            (hint,) = set(typing.get_args(hint)) - {type(None)}
-        about: dict[str, Any] = {"help": helps.get(name, "").replace("%", "%%"),
-                                 "default": argparse.SUPPRESS if value is None else value}
-        if hint is bool:
-            group.add_argument(option, action=argparse.BooleanOptionalAction, **about)
-        elif typing.get_origin(hint) is Literal:
-            group.add_argument(option, choices=typing.get_args(hint), **about)
-        else:
-            read, metavar = TYPES[hint]
-            group.add_argument(option, type=read, metavar=metavar, **about)
+        value, text = getattr(defaults, name), helps.get(name, "").replace("%", "%%")
+        text += "" if value is None else f" (default: {value})"
+        group.add_argument("--" + name.replace("_", "-"), help=text, default=argparse.SUPPRESS, **_reader(hint))
+
+
+def _reader(hint: Any) -> dict[str, Any]:
+    """Return how argparse reads a value of this type."""
+    if type(None) in typing.get_args(hint):  # str | None
+        (hint,) = set(typing.get_args(hint)) - {type(None)}
+    if hint is bool:
+        return {"action": argparse.BooleanOptionalAction}
+    if typing.get_origin(hint) is Literal:
+        return {"choices": typing.get_args(hint)}
+    return {"type": usage.path if hint is Path else hint, "metavar": hint.__name__.upper()}
 
 
 @functools.cache  # The source file may change during a run, and the run parses options again at its end.
@@ -127,35 +120,14 @@ def _docstrings(settings: type) -> dict[str, str]:
             if [type(field), type(text)] == [ast.AnnAssign, ast.Expr]}
 
 
-def _refuse_launch_options(lab: Lab, arguments: Sequence[str]) -> None:
-    """Refuse `python -m labs.lab10_caltech --workers 2`: this program is one worker and starts none."""
-    for name in (word.partition("=")[0] for word in arguments):
-        if name.startswith("--") and name[2:] in LAUNCH:
-            raise LabError(f"{name} is for `labs run`, which starts the workers: "
-                           f"{labs_command()} run {lab.name} {shlex.join(arguments)}")
-
-
 def to_argv(config: Any) -> list[str]:
     """Return the command-line options from which `parse` makes a Config."""
     argv = []
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        option = field.name.replace("_", "-")
         # A student's runs have another default seed, and a Config keeps its own.
         if value == field.default and not (field.name == "seed" and student.student_id()):
             continue
-        if isinstance(value, bool):
-            argv.append(f"--{option}" if value else f"--no-{option}")
-        else:
-            argv += [f"--{option}", str(value)]
+        option = field.name.replace("_", "-")
+        argv += [f"--{'' if value else 'no-'}{option}"] if isinstance(value, bool) else [f"--{option}", str(value)]
     return argv
-
-
-def split_preset(lab: Lab, arguments: Sequence[str], default: str = Options.preset) -> tuple[str, list[str]]:
-    """Split `--preset NAME` from the arguments; the preset determines the defaults of all other options."""
-    parser = usage.Parser(f"labs run {lab.name}", add_help=False)
-    parser.add_argument("--preset", default=default)
-    known, rest = parser.parse_known_args(arguments)
-    if known.preset not in lab.presets:
-        raise LabError(f"unknown preset {quoted(known.preset)}; {lab.name} has: {', '.join(lab.presets)}")
-    return known.preset, rest

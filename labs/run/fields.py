@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from labs.run.errors import LabError, quoted
+from labs.run.errors import LabError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,29 +71,16 @@ def bounds(settings: type) -> dict[str, Range]:
 
 
 def check(config: Any) -> None:
-    """Refuse numbers that are out of range and text that is not UTF-8, before anything starts.
+    """Refuse numbers that are out of range, before anything starts.
 
     Raises:
-        LabError: A value is out of range or not UTF-8; the message names the option and its range.
+        LabError: A value is out of range; the message names the option and its range.
     """
-    for field in dataclasses.fields(config):
-        check_text(field.name, getattr(config, field.name))
     for name, limits in bounds(type(config)).items():
         number = getattr(config, name)
         if not limits.low <= number <= limits.high:
             option = "--" + name.replace("_", "-")
             raise LabError(f"{option} {number} is out of range; choose a number from {limits.low} to {limits.high}")
-
-
-def check_text(name: str, value: Any) -> None:
-    """Refuse a value whose text is not UTF-8: it could be neither printed nor written to a record.
-
-    Raises:
-        LabError: The value is not UTF-8; the message names the option.
-    """
-    text = str(value)
-    if text.encode(errors="replace").decode() != text:
-        raise LabError(f"--{name.replace('_', '-')} {quoted(text)} is not UTF-8; rename it")
 
 
 def lab_name(config: Any) -> str:

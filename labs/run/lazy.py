@@ -14,15 +14,10 @@ from typing import Any
 
 
 def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return `__getattr__`, `__dir__` and `__all__` for a package; each name is loaded when it is first used.
+    """Return `__getattr__`, `__dir__` and `__all__` for a package, by its `__name__` and `__file__`.
 
-    The names are those that the package imports under `if TYPE_CHECKING`, so they are written once. A name
-    may be one of the package's modules; any other must differ from all module names, since importing the module would
-    replace it.
-
-    Args:
-        package: Its `__name__`.
-        file: Its `__file__`.
+    The names are those that the package imports under `if TYPE_CHECKING`. A name may be one of the package's modules;
+    any other must differ from all module names, since importing the module would replace it.
     """
     homes = public_names(Path(file))
 
@@ -40,7 +35,6 @@ def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], 
 
 def public_names(file: Path) -> dict[str, str]:
     """Return each name that a package's `__init__.py` imports under `if TYPE_CHECKING`, and the module that has it."""
-    blocks = [block for block in ast.parse(file.read_text(encoding="utf-8")).body
-              if isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING"]
-    return {alias.name: statement.module or "" for block in blocks for statement in block.body
-            if isinstance(statement, ast.ImportFrom) for alias in statement.names}
+    return {alias.name: statement.module or "" for block in ast.parse(file.read_text(encoding="utf-8")).body
+            if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+            for statement in block.body if isinstance(statement, ast.ImportFrom) for alias in statement.names}

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from labs.run.errors import LabError, quoted
 from labs.run.fields import Range
-from labs.run.paths import named, results_dir
+from labs.run.paths import results_dir
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,11 +32,9 @@ class Options:
     """Where the defaults of the other experiment options come from."""
 
     def __post_init__(self):
-        """Refuse a name that cannot be a folder below results/<lab>/, and a path that cannot be."""
+        """Refuse a name that cannot be a folder below results/<lab>/."""
         if self.name is not None:
             check_name(self.name)
-        if self.results is not None:
-            object.__setattr__(self, "results", named(self.results, "--results"))
 
     @property
     def results_root(self) -> Path:
@@ -44,8 +42,6 @@ class Options:
         return self.results or results_dir()
 
 
-LONGEST_NAME = 100
-"""Bytes: file systems allow 255, and some file names contain the run's name."""
 LAUNCH = {
     "workers": "Number of workers; by default one per task in a Slurm job, else one per GPU, else one.",
     "oversubscribe": "Allow more workers than cores.",
@@ -56,14 +52,9 @@ LAUNCH = {
 def check_name(name: str, option: str = "--name") -> None:
     """Refuse a name that leads outside its folder, or that a terminal or a shell would misread.
 
-    Args:
-        name: Of a run, or of another folder.
-        option: The option that names it.
-
     Raises:
-        LabError: The name is not allowed; the message says why.
+        LabError: The name is not allowed; the message has the option that gave it.
     """
-    fits = name.isprintable() and len(name.encode()) <= LONGEST_NAME
-    if not fits or not re.fullmatch(r"[^.\-\s/]([^/]*[^\s/])?", name):
-        raise LabError(f"{option} {quoted(name)} is not the name of one folder; choose at most {LONGEST_NAME} letters, "
-                       f"digits, '-', '_' and '.', as in {option} night-1")
+    if not re.fullmatch(r"\w([\w .+=-]{0,98}[\w.+=-])?", name):
+        raise LabError(f"{option} {quoted(name)} is not the name of one folder; choose at most 100 letters, digits, "
+                       f"'-', '_' and '.', as in {option} night-1")

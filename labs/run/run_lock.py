@@ -15,7 +15,7 @@ from typing import Any
 
 from filelock import Timeout
 
-from labs.run import atomic, fields
+from labs.run import atomic
 from labs.run.errors import LabError
 from labs.run.lock import Lock
 from labs.run.options import Options
@@ -82,9 +82,8 @@ def reserved(lab: str, options: Options, workers: int) -> Iterator[Path]:
         workers: The run's number of workers.
 
     Raises:
-        LabError: The folder cannot be made, or its path is not UTF-8.
+        LabError: The folder cannot be made.
     """
-    fields.check_text("results", options.results_root)
     name = options.name or f"{time.strftime('%Y%m%d-%H%M%S')}-w{workers}"
     names = [name] if options.name else itertools.chain([name], (f"{name}-{count}" for count in itertools.count(2)))
     for each in names:

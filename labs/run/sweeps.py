@@ -5,21 +5,13 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from labs.run import fields
 from labs.run.errors import LabError
 from labs.run.text import plural
-
-
-def _unchanged(config: Any, workers: int) -> Any:
-    return config
-
-
-def _one_node(workers: int) -> int:
-    return 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,9 +26,9 @@ class Sweep:
     workers: Sequence[int] = (1, 2)
     seeds: Sequence[int] = (1, 2, 3)
     """One repeat per seed."""
-    adapt: Callable[[Any, int], Any] = _unchanged
+    adapt: Callable[[Any, int], Any] = lambda config, workers: config
     """Sets fields that depend on others, such as batch_size = global // workers. A LabError skips the cell."""
-    nodes: Callable[[int], int] = _one_node
+    nodes: Callable[[int], int] = lambda workers: 1
     """Returns the number of nodes for a number of workers, which are spread evenly."""
     links: Sequence[str] = ("",)
     """Bandwidths to which the links of `labs cluster` are set, such as "100mbit"; empty: they stay as they are."""
@@ -65,25 +57,19 @@ class Cell:
     """Why it cannot run; empty if it can."""
     nodes: int = 1
     """Nodes over which the workers are spread; 1: the sweep's own node."""
-
     link: str = ""
     """Bandwidth of the links of `labs cluster`; empty: as they are."""
-
-    @property
-    def seed(self) -> int:
-        """The seed of the run."""
-        return self.config.seed
 
     @property
     def name(self) -> str:
         """The run's name. Equal settings give equal names, in every sweep and session."""
         spread = f"-n{self.nodes}" if self.nodes > 1 else ""
         link = f"-{self.link}" * bool(self.link)
-        return f"sweep-w{self.workers}{spread}{link}-seed{self.seed}-{fields.config_hash(self.config)}"
+        return f"sweep-w{self.workers}{spread}{link}-seed{self.config.seed}-{fields.config_hash(self.config)}"
 
     def __str__(self) -> str:
         link = f", links of {self.link}" * bool(self.link)
-        return f"{plural(self.workers, 'worker')}{link}, seed {self.seed}"
+        return f"{plural(self.workers, 'worker')}{link}, seed {self.config.seed}"
 
 
 def cells(sweeps: Sequence[Sweep], base: Any) -> list[Cell]:
@@ -96,20 +82,15 @@ def cells(sweeps: Sequence[Sweep], base: Any) -> list[Cell]:
         sweeps: Some of the lab's sweeps.
         base: The Config with the values that no sweep varies.
     """
-    by_name: dict[str, tuple[int, Cell]] = {}
+    repeats: dict[Cell, int] = {}
     for sweep in sweeps:
-        for repeat, seed in enumerate(sweep.seeds):
-            for workers, link, values in itertools.product(sweep.workers, sweep.links, _combinations(sweep.grid)):
-                cell = _cell(sweep, dataclasses.replace(base, seed=seed, **values), workers, link)
-                by_name.setdefault(cell.name, (repeat, cell))
-    shuffled = sorted(by_name.values(), key=lambda pair: pair[1].name)
+        for (repeat, seed), workers, link, values in itertools.product(
+                enumerate(sweep.seeds), sweep.workers, sweep.links, itertools.product(*sweep.grid.values())):
+            config = dataclasses.replace(base, seed=seed, **dict(zip(sweep.grid, values, strict=True)))
+            repeats.setdefault(_cell(sweep, config, workers, link), repeat)
+    shuffled = sorted(repeats, key=lambda cell: cell.name)
     random.Random(0).shuffle(shuffled)
-    return [cell for _, cell in sorted(shuffled, key=lambda pair: pair[0])]
-
-
-def _combinations(grid: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
-    for values in itertools.product(*grid.values()):
-        yield dict(zip(grid, values, strict=True))
+    return sorted(shuffled, key=lambda cell: repeats[cell])
 
 
 def _cell(sweep: Sweep, config: Any, workers: int, link: str) -> Cell:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -10,8 +9,6 @@ import sys
 
 import pytest
 
-from labs.cli import commands
-from labs.run.errors import LabError
 from labs.run.paths import ROOT
 
 SCRIPT = """
@@ -92,21 +89,3 @@ def test_ranks_that_train_wrong_or_wait_for_each_other_end_and_the_cause_is_name
     assert re.fullmatch(f"labs: error: {last}", done.stderr.splitlines()[-1]), done.stderr
     assert done.returncode == 1
     assert "stall_inspector" not in done.stderr
-
-
-@pytest.mark.parametrize(("words", "message"), [
-    (["0", "train.py"], "'0' is not a whole number"),
-    (["2"], "the following arguments are required: SCRIPT;"),
-    (["2", "trian.py"], "there is no file 'trian.py'; did you mean train.py?"),
-    (["2", "debugging/lab02.py"], f"no file 'debugging/lab02.py'; cd {ROOT} first"),
-    (["2", "folder"], "'folder' is a folder; name the script in it"),
-    (["2", "python", "train.py"], "leave 'python' out: labs launch 2 SCRIPT"),
-    (["9999", "train.py"], f"9999 workers on {len(os.sched_getaffinity(0))} core"),
-])
-def test_what_cannot_be_launched_is_refused_in_one_line(tmp_path, monkeypatch, words, message):
-    (tmp_path / "train.py").touch()
-    (tmp_path / "folder").mkdir()
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(LabError) as refused:
-        commands.dispatch(["launch", *words])
-    assert message in str(refused.value)

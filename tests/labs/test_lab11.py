@@ -59,5 +59,5 @@ def test_a_run_with_validation_images_names_its_best_epoch(tmp_path, epochs):
 
 def test_one_process_has_the_batch_of_each_number_of_workers():
     cells = sweeps.cells(lab.SWEEPS["laptop"], lab.PRESETS["laptop"])
-    assert sorted((cell.workers, cell.config.batch_size // 128) for cell in cells if cell.seed == 1) == [
+    assert sorted((cell.workers, cell.config.batch_size // 128) for cell in cells if cell.config.seed == 1) == [
         (1, 1), (1, 2), (1, 6), (1, 8)]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from labs.cli import commands
 from labs.lint import checker
 from labs.measure import throughput
 from labs.pages import plots
@@ -63,6 +65,20 @@ def test_runs_are_loaded_as_a_table_oldest_first(tmp_path):
     assert list(runs["images_per_sec"]) == [400, 400]
     assert runs.loc[1, ["threads", "asked_threads"]].tolist() == [2, 0], "what a Config asked for beside what it got"
     assert set(runs.attrs["config"]) == {"batch_size", "asked_threads", "seed"}
+
+
+def test_all_that_is_known_comes_as_csv(tmp_path, monkeypatch, capsys):
+    write(tmp_path, record("a", 2), record("b", 1))
+    monkeypatch.setenv("LABS_RESULTS", str(tmp_path))
+    commands.dispatch(["results", "lab10_caltech", "--csv", str(tmp_path / "runs.csv")])
+    written = pd.read_csv(tmp_path / "runs.csv")
+    pd.testing.assert_frame_equal(written.drop(columns=["val_accuracy", "disturbed"]),
+                                  records.load("lab10_caltech").drop(columns="disturbed"),  # "" is read as NaN.
+                                  check_dtype=False)
+    assert list(written["val_accuracy"]) == [0.6, 0.6], "of the last epoch"
+    assert capsys.readouterr().out == f"{tmp_path}/runs.csv: 2 runs, {len(written.columns)} columns\n"
+    with pytest.raises(LabError, match=r"cannot write .*/runs.csv: File exists; choose another --csv"):
+        commands.dispatch(["results", "--csv", str(tmp_path / "runs.csv/runs.csv")])
 
 
 def test_the_closing_table_and_the_curves():
