@@ -9,12 +9,13 @@ import functools
 import importlib
 import os
 import platform
+import signal
 import sys
 from collections.abc import Collection, Generator, Sequence
 from pathlib import Path
 
-from labs.run import atomic, paths, speed_settings, stop, terminal, usage
-from labs.run.errors import ERROR_PREFIX, LabError, quoted
+from labs.run import environment, paths, usage, worker
+from labs.run.errors import ERROR_PREFIX, LabError, explain_os_error, quoted
 from labs.run.text import one_line
 
 ABOUT = "Train on several GPUs with TensorFlow, Keras and Horovod; measure the speedup."
@@ -70,14 +71,15 @@ def main() -> None:
     """Run the command line; report a user's mistake in one line."""
     _reopen_closed()
     os.environ.pop("MPLBACKEND", None)  # An invalid one would fail only at a run's end; the kit opens no window.
-    speed_settings.hide_warnings()
+    environment.hide_warnings()
     try:
         try:
             code = dispatch(sys.argv[1:])
         finally:
             sys.stdout.flush()  # Errors can be reported here; when Python exits it is too late.
     except KeyboardInterrupt as stopped:
-        stop.ignore_requests()
+        for number in worker.REQUESTS:  # It is ending.
+            signal.signal(number, signal.SIG_IGN)
         cure = {"sweep": "; the same command continues", "run": f"; to continue: {stopped}" if str(stopped) else ""}
         with contextlib.suppress(OSError):  # The terminal has been closed.
             print(f"labs: interrupted{cure.get(sys.argv[1], '')}", file=sys.stderr)
@@ -89,9 +91,9 @@ def main() -> None:
             sys.exit(141)
         if lost:
             sys.exit(f"{ERROR_PREFIX}cannot write to standard output: {getattr(problem, 'strerror', problem)}")
-        if not isinstance(error := atomic.explain_os_error(problem), LabError):
+        if not isinstance(error := explain_os_error(problem), LabError):
             raise
-        sys.exit(terminal.folded(f"{ERROR_PREFIX}{one_line(error)}", 2, sys.stderr))
+        sys.exit(f"{ERROR_PREFIX}{one_line(error)}")
     sys.exit(code)
 
 
@@ -164,7 +166,7 @@ def _labs() -> str:
     from labs.run import catalogue
 
     titles = [(name, catalogue.load_lab(name).title.partition(": ")[2]) for name in catalogue.lab_names()]
-    return "\n".join([*(terminal.folded(f"{name:18} {title}", 19) for name, title in titles), "",
+    return "\n".join([*(f"{name:18} {title}" for name, title in titles), "",
                       "labs run LAB --help   a lab's options", "labs --help           all commands"])
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from labs.exercises import hand_ins
-from labs.run import student, terminal
+from labs.run import environment
 from labs.run.errors import LabError
-from labs.run.paths import named
+from labs.run.paths import expand_home
 from labs.run.text import one_line, plural, printable
 
 
@@ -28,11 +28,11 @@ def main(args: argparse.Namespace) -> None:
     """
     if not args.lab:
         raise LabError("name the lab: labs handin lab04")
-    owner = student.student_id()
+    owner = environment.student_id()
     if not owner:
-        raise LabError(f"{student.VARIABLE} is not set, so nobody would know whose hand-in it is; "
-                       f"export {student.VARIABLE}=s1234 (your student number)")
-    path, hand_in = hand_ins.pack(args.lab, owner, named(args.output, "--output"))
+        raise LabError(f"{environment.STUDENT} is not set, so nobody would know whose hand-in it is; "
+                       f"export {environment.STUDENT}=s1234 (your student number)")
+    path, hand_in = hand_ins.pack(args.lab, owner, expand_home(args.output, "--output"))
     lines = [f"{path}: hand-in of {owner} for {hand_in.manifest.lab}",
              *(f"  {question}: {one_line(answer)}" for question, answer in hand_in.answers.items()),
              *(f"  {task}: the cell of your function" for task in hand_in.functions),
@@ -41,4 +41,4 @@ def main(args: argparse.Namespace) -> None:
     missing = hand_in.manifest.missing
     lines += ["missing:", *(f"  {printable(line)}" for line in missing)] if missing else ["nothing is missing"]
     for line in lines:
-        print(terminal.folded(line, 4))
+        print(line)

@@ -8,8 +8,8 @@ import shlex
 import sys
 from pathlib import Path
 
-from labs.launch import capacity, failure, mpirun, supervisor
-from labs.run import stop, usage
+from labs.launch import failure, mpirun, supervisor
+from labs.run import usage
 from labs.run.errors import ERROR_PREFIX, LabError, quoted
 from labs.run.options import LAUNCH, Options
 from labs.run.paths import ROOT
@@ -33,14 +33,14 @@ def main(args: argparse.Namespace) -> int:
     """Run the script and return the exit code: that of the first worker that failed, or 0."""
     _refuse(args.script, args.workers)
     try:
-        workers = capacity.choose_workers(args.workers, args.oversubscribe)
+        workers = mpirun.choose_workers(args.workers, args.oversubscribe)
     except LabError as problem:  # Options after N belong to the script.
         here = f"start with: labs launch --oversubscribe {args.workers}"
         raise LabError(str(problem).replace("add --oversubscribe", here)) from None
-    env = {**mpirun.environment(), stop.SUPERVISOR: stop.supervisor_name(),
+    env = {**mpirun.environment(), **mpirun.supervision(),
            **failure.horovod_stall_check(args.stall_seconds)}
     # TensorFlow: by default each worker would start a thread for every core.
-    env.setdefault("TF_NUM_INTRAOP_THREADS", str(max(1, capacity.slots() // workers)))
+    env.setdefault("TF_NUM_INTRAOP_THREADS", str(max(1, mpirun.slots() // workers)))
     program = [*mpirun.PYTHON, "-m", "labs.launch.script", str(args.script), *args.arguments]
     evidence = failure.Evidence(args.stall_seconds, own_script=True)
     code = supervisor.supervise([*mpirun.command(workers, env), *program], env, None, evidence, is_mpirun=True,

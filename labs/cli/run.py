@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import math
 import shlex
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from labs.launch import capacity, local
-from labs.run import catalogue, cluster_state, command_line, terminal
+from labs.launch import local, mpirun
+from labs.run import catalogue, cluster_state, command_line
 from labs.run.paths import labs_command
 from labs.run.text import plural
 
@@ -56,15 +55,13 @@ def _next(record: dict[str, Any], words: Sequence[str]) -> str:
                  *command_line.to_argv(config), *root]
         commands.append((again, f"the same on {plural(other, 'worker')}"))
     lines = [f"  {labs_command()} {shlex.join(command)}" for command, _ in commands]
-    width, limit = max(map(len, lines[:2])), terminal.width() or math.inf
+    width = max(map(len, lines[:2]))
     explained = [f"{line:{width}}  # {why}" for line, (_, why) in zip(lines, commands, strict=True)]
-    # A command stays whole on its line, so that it can be pasted.
-    fitting = [long if len(long) <= limit else line for line, long in zip(lines, explained, strict=True)]
-    return "\n".join(["", "Next:", *fitting])
+    return "\n".join(["", "Next:", *explained])
 
 
 def _other(one_worker: bool, size: int) -> int:
     """Return the number of workers to compare a run with; 0 if there is none here."""
     if size > 1:
         return 1
-    return 2 if capacity.slots() > 1 and not one_worker else 0
+    return 2 if mpirun.slots() > 1 and not one_worker else 0

@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from labs.launch import capacity, mpirun
+from labs.launch import mpirun
 from labs.launch.sweep import FAILED, Unfinished, run_sweep, runs_elsewhere
-from labs.run import allocation, atomic, catalogue, cluster_state, command_line, terminal, usage
+from labs.run import atomic, catalogue, cluster_state, command_line, resources, usage
 from labs.run.catalogue import Lab
 from labs.run.errors import LabError
 from labs.run.options import LAUNCH, check_name
-from labs.run.paths import ROOT, shown
+from labs.run.paths import ROOT, format_path
 from labs.run.sweeps import Cell, Sweep, cells, finished
-from labs.run.text import one_line, plural, printable_lines
+from labs.run.text import one_line, plural
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,7 +85,7 @@ def _narrowed(sweep: Sweep, words: Sequence[str], base: Any, args: argparse.Name
     named = {word.partition("=")[0].removeprefix("--").removeprefix("no-").replace("-", "_") for word in words}
     for workers in args.workers or ():
         if not args.oversubscribe and not args.sbatch and args.cell is None:  # Cell N may have fewer.
-            capacity.check_slots(workers)
+            mpirun.check_slots(workers)
     seeds = tuple(range(1, args.repeats + 1)) if args.repeats else sweep.seeds
     return dataclasses.replace(
         sweep,
@@ -102,14 +102,14 @@ def _skip_unless_fits(cell: Cell, oversubscribe: bool) -> Cell:
         reason = f"sets the links of a cluster; `labs cluster up`, then `labs cluster sweep {cell.lab} ...` runs it"
     elif cell.nodes > 1 and not _has_nodes(cell.nodes, each):
         reason = f"needs {cell.nodes} x {each} (nodes x tasks on each); --sbatch asks for them, `labs cluster` has them"
-    elif cell.workers > capacity.slots() and not oversubscribe:
-        reason = f"more workers than the {plural(capacity.slots(), 'core')}; --oversubscribe runs it"
+    elif cell.workers > mpirun.slots() and not oversubscribe:
+        reason = f"more workers than the {plural(mpirun.slots(), 'core')}; --oversubscribe runs it"
     return dataclasses.replace(cell, skipped=cell.skipped or reason)
 
 
 def _has_nodes(nodes: int, workers_on_each: int) -> bool:
     """Return whether mpirun spreads workers evenly over some nodes: it fills a node before the next."""
-    if granted := allocation.current():
+    if granted := resources.allocation():
         return granted.ntasks_per_node == (workers_on_each,) * nodes
     slots = list(mpirun.host_slots().values())
     return len(slots) >= nodes and set(slots) == {workers_on_each}
@@ -148,7 +148,7 @@ def _show(todo: Sequence[Cell], results_root: Path) -> int:
     varied = [name for name in settings[0] if len({str(each[name]) for each in settings}) > 1]
     for number, (cell, values) in enumerate(zip(todo, settings, strict=True)):
         settings_of = "  ".join(f"{name} {values[name]}" for name in varied)
-        print(terminal.folded(f"{number:3}  {settings_of}  {_state(cell, results_root)}", 5))
+        print(f"{number:3}  {settings_of}  {_state(cell, results_root)}")
     return 0
 
 
@@ -163,11 +163,11 @@ def _show_summary(lab: Lab, todo: Sequence[Cell], results_root: Path) -> None:
     names = {cell.name for cell in todo}
     runs = [record for record in records.read_all(lab.name, results_root) if record["run"] in names]
     if runs and (summary := studies.summary(lab.name, runs) or speed_tables.summary(runs)):
-        print(printable_lines(summary) + "\n")
+        print(summary + "\n")
     for title, figure in studies.figures(lab.name, runs):
         path = results_root / lab.name / f"{re.sub('[^a-z0-9]+', '-', title.lower()).strip('-')}.png"
         plots.save(figure, path)
-        print(f"plot: {shown(path)}")
+        print(f"plot: {format_path(path)}")
 
 
 def _keep_reference(todo: Sequence[Cell], results_root: Path, name: str) -> None:
@@ -175,19 +175,19 @@ def _keep_reference(todo: Sequence[Cell], results_root: Path, name: str) -> None
 
     folders = (results_root / cell.lab / cell.name for cell in todo if finished(cell, results_root))
     count = reference.keep(map(records.read, folders), name)
-    print(f"{plural(count, 'record')} kept in {shown(reference.FOLDER / name)}")
+    print(f"{plural(count, 'record')} kept in {format_path(reference.FOLDER / name)}")
 
 
 def _finish(todo: Sequence[Cell], left: Unfinished, results_root: Path) -> int:
     """Print how many runs are done; return 1 if one failed. A cell that another sweep is running has not failed."""
     for reason in dict.fromkeys(cell.skipped for cell in todo if cell.skipped):
         count = sum(cell.skipped == reason for cell in todo)
-        print(terminal.folded(f"left out {plural(count, 'run')}: {reason}", 2))
+        print(f"left out {plural(count, 'run')}: {reason}")
     done = sum(finished(cell, results_root) for cell in todo)
     elsewhere = f", {len(left.elsewhere)} running elsewhere" if left.elsewhere else ""
     again = "; the same command retries the failed ones" if left.failed else ""
-    print(terminal.folded(f"{done} of {plural(len(todo), 'run')} done, {len(left.failed)} failed{elsewhere}; "
-                          f"`labs report` shows them{again}", 2))
+    print(f"{done} of {plural(len(todo), 'run')} done, {len(left.failed)} failed{elsewhere}; "
+          f"`labs report` shows them{again}")
     return 1 if left.failed else 0
 
 

@@ -22,9 +22,9 @@ import msgspec
 from labs.exercises import child
 from labs.exercises.code_tasks import Answer, Task
 from labs.exercises.grading import NoAnswerError, NotInstalledError
-from labs.run import student
+from labs.run import environment
 from labs.run.paths import ROOT, work_dir
-from labs.run.text import printable, printable_lines
+from labs.run.text import printable
 
 SECONDS = 20
 """How long all calls of a function may take. Its process may use the processor for four times as long."""
@@ -75,8 +75,8 @@ def grade(name: str, task: Task, cell: str, owner: str, container: Sequence[str]
             if line not in (0, first.line):
                 raise NoAnswerError(f"the function given is not the `{function}` of its cell: define `{function}` in "
                                     "this cell")
-            return task.grade(first.call, student.personal_seed(f"{owner}/{name}"), lambda args: second().call(args),
-                              first.doc)
+            seed = environment.personal_seed(f"{owner}/{name}")
+            return task.grade(first.call, seed, lambda args: second().call(args), first.doc)
         finally:
             if container is None:
                 _show(printed)
@@ -85,7 +85,7 @@ def grade(name: str, task: Task, cell: str, owner: str, container: Sequence[str]
 def _show(printed: IO[bytes]) -> None:
     length = printed.seek(0, os.SEEK_END)
     printed.seek(0)
-    if text := printable_lines(printed.read(PRINTED).decode(errors="replace").rstrip("\n")):
+    if text := printed.read(PRINTED).decode(errors="replace").rstrip("\n"):
         print(text + f"... ({length:,} characters)" * (length > PRINTED))
 
 

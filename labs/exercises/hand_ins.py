@@ -29,13 +29,13 @@ from labs import exercises
 from labs.results import records
 from labs.results.schema import LabName, Record
 from labs.run import atomic, catalogue
+from labs.run.environment import STUDENT, STUDENT_ID
 from labs.run.errors import LabError, quoted
-from labs.run.paths import results_dir, shown, work_dir
-from labs.run.student import ID, VARIABLE
+from labs.run.paths import format_path, results_dir, work_dir
 from labs.run.text import plural
 
 MANIFEST, ANSWERS, NOTEBOOK = "manifest.json", "answers.json", "notebook.ipynb"
-MEMBERS = re.compile(rf"answers\.json|notebook\.ipynb|functions/{ID}\.py|records/{ID}/record\.json")
+MEMBERS = re.compile(rf"answers\.json|notebook\.ipynb|functions/{STUDENT_ID}\.py|records/{STUDENT_ID}/record\.json")
 JUNK = re.compile(r"(?i)(.*/)?(__MACOSX/.*|\._[^/]*|\.DS_Store|Thumbs\.db|desktop\.ini)")
 """Files that a Mac or Windows adds."""
 MOST_FILES, LARGEST_FILE, LARGEST_TOTAL = 400, 32 << 20, 64 << 20
@@ -50,7 +50,7 @@ class Manifest(msgspec.Struct, frozen=True):
     """What a hand-in says about itself; `files` and the student's id are as trustworthy as the student."""
 
     lab: LabName
-    student: Annotated[str, msgspec.Meta(pattern=rf"^{ID}\Z")]
+    student: Annotated[str, msgspec.Meta(pattern=rf"^{STUDENT_ID}\Z")]
     created: str
     files: Annotated[dict[str, str], msgspec.Meta(max_length=MOST_FILES)]
     """The sha256 of each file, by its name in the zip."""
@@ -225,7 +225,7 @@ def _add_answers(lab: str, student: str, files: dict[str, bytes]) -> tuple[dict[
             missing.append(f"{question}: no answer; write it in the notebook, and run its cell")
             continue
         if kept.get("student") != student:
-            missing.append(f"{question}: {VARIABLE} was not {student} when its cell ran; run it again")
+            missing.append(f"{question}: {STUDENT} was not {student} when its cell ran; run it again")
         if "cell" in kept:
             files[f"functions/{question}.py"] = kept["cell"].encode(errors="replace")
         else:
@@ -239,21 +239,22 @@ def _add_notebook(lab: str, files: dict[str, bytes]) -> list[str]:
     """Add the working copy as it was saved; return what is missing in it, and other notebooks of the lab."""
     path, mark = work_dir() / f"{lab}.ipynb", f'"{lab[:5]}.'
     copies = [each for each in sorted(work_dir().glob("*.ipynb")) if each.stem not in catalogue.lab_names()]
-    others = [f"{shown(each)}: a notebook of {lab} that is not packed; only {path.name} is" for each in copies
+    others = [f"{format_path(each)}: a notebook of {lab} that is not packed; only {path.name} is" for each in copies
               if mark in each.read_text(encoding="utf-8", errors="replace").replace("\\", "")]
     try:
         content = atomic.read_bytes(path, LARGEST_FILE)
         cells = [cell for cell in json.loads(content.decode("utf-8-sig"))["cells"]
                  if cell["cell_type"] == "code" and cell["source"]]
     except FileNotFoundError:
-        return [f"{shown(path)}: no such notebook; `labs notebook` makes it", *others]
+        return [f"{format_path(path)}: no such notebook; `labs notebook` makes it", *others]
     except (ValueError, TypeError, KeyError, RecursionError):
-        return [f"{shown(path)}: not a notebook; it is left out", *others]
+        return [f"{format_path(path)}: not a notebook; it is left out", *others]
     files[NOTEBOOK] = content
     left = sum(cell.get("execution_count") is None for cell in cells)
     late = max((each.stat().st_mtime for each in work_dir().glob(f"answers/{lab[:5]}.*")), default=0)
-    lines = ([f"{shown(path)}: {left} of {len(cells)} cells have not run, or it has not been saved since"] * bool(left)
-             + [f"{shown(path)}: older than your last answer; save the notebook"] * (path.stat().st_mtime < late))
+    lines = ([f"{format_path(path)}: {left} of {len(cells)} cells have not run, or it has not been saved since"]
+             * bool(left)
+             + [f"{format_path(path)}: older than your last answer; save the notebook"] * (path.stat().st_mtime < late))
     return lines + others
 
 
@@ -267,8 +268,8 @@ def _add_records(lab: str, student: str, used: set[str], files: dict[str, bytes]
     missing = [f"{lab}/{name}: an answer was judged from this run, and its record is gone"
                for name in sorted(used - {record["run"] for record in packed})]
     if not packed:
-        missing.append(f"no record of {lab} in {shown(results_dir())}")
+        missing.append(f"no record of {lab} in {format_path(results_dir())}")
     if others := [record["run"] for record in packed if record.get("student") != student]:
         missing.append(f"{plural(len(others), 'record')} without your id, such as {others[-1]}: "
-                       f"{VARIABLE} was not set when it was made")
+                       f"{STUDENT} was not set when it was made")
     return missing

@@ -11,9 +11,9 @@ from typing import Any
 
 from labs.exercises.grading import Record
 from labs.run import atomic
+from labs.run.environment import student_id
 from labs.run.errors import LabError
-from labs.run.paths import shown, work_dir
-from labs.run.student import student_id
+from labs.run.paths import format_path, work_dir
 from labs.run.text import one_line
 
 
@@ -27,7 +27,7 @@ def keep(question: str, value: dict[str, Any], about: Sequence[Record]) -> None:
     """
     try:
         if (folder := _notebook_folder()).resolve() != work_dir().resolve():
-            raise LabError(f"this notebook is in {shown(folder)}. Open the copy in {shown(work_dir())} "
+            raise LabError(f"this notebook is in {format_path(folder)}. Open the copy in {format_path(work_dir())} "
                            "(`labs notebook` makes one) and run the cell again")
         contents = value | {"runs": [run["run"] for run in about], "student": student_id()}
         atomic.write_json(_file(question), contents)

@@ -13,7 +13,7 @@ from labs.exercises import child
 from labs.exercises.grading import NoAnswerError, cut, require
 from labs.launch import mpirun
 from labs.launch.supervisor import Outcome, complete
-from labs.run import atomic, terminal
+from labs.run import atomic
 
 SECONDS = 60
 """The time limit. Two workers need 10 to 15 s on two idle cores, most of it to import TensorFlow."""
@@ -52,8 +52,7 @@ def grade_step(cell: str) -> str:
         folder = Path(name)
         atomic.write_text(folder / "step.py", cell)
         program = ["-m", "labs.training.step_trial", child.__file__, folder, step.__name__]
-        with terminal.ticking("two workers take the steps ..."):
-            outcome = complete([*mpirun.command(2), *mpirun.PYTHON, *program], SECONDS, _environment())
+        outcome = complete([*mpirun.command(2), *mpirun.PYTHON, *program], SECONDS, _environment())
         reports = [json.loads(path.read_text()) if path.exists() else {}
                    for path in (folder / f"{rank}.json" for rank in range(2))]
     expect_run(reports, outcome)

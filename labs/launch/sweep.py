@@ -17,10 +17,10 @@ from typing import NamedTuple
 from filelock import Timeout
 
 from labs.launch import local
-from labs.run import atomic, catalogue, cluster_state, command_line, paths, terminal
+from labs.run import atomic, catalogue, cluster_state, command_line, paths
 from labs.run.catalogue import Lab
 from labs.run.errors import LabError
-from labs.run.lock import Lock
+from labs.run.run_lock import Lock
 from labs.run.sweeps import Cell, finished
 from labs.run.text import one_line
 
@@ -50,7 +50,7 @@ def run_sweep(lab: str | ModuleType | Lab, todo: Sequence[Cell], results_root: P
     open_cells = [cell for cell in todo if not cell.skipped and not finished(cell, results_root)]
     left = Unfinished([], [])
     with tqdm(total=len(todo), initial=len(todo) - len(open_cells), desc=lab.name, unit="run",
-              file=sys.stderr, smoothing=0, dynamic_ncols=True) as bar, terminal.every_second(bar.refresh):
+              file=sys.stderr, smoothing=0, dynamic_ncols=True) as bar:
         for cell in open_cells:
             paths.check_working_folder()  # Otherwise each cell would fail because of it.
             bar.set_postfix_str(str(cell))

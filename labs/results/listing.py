@@ -10,7 +10,7 @@ from labs.results import records, reference
 from labs.results.tables import known, named
 from labs.run import catalogue, terminal
 from labs.run.errors import LabError
-from labs.run.paths import shown
+from labs.run.paths import format_path
 from labs.run.text import printable
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def _why_empty(name: str, root: Path) -> str:
     """Return why there are no runs to show."""
     unreadable = len(list(root.glob(f"{name}/*/record.json")))
     if unreadable:
-        return f"none of the records in {shown(root / name.removesuffix('*'))} can be read"
+        return f"none of the records in {format_path(root / name.removesuffix('*'))} can be read"
     if name != "*" and any(root.glob("*/*/record.json")):
         return f"no runs of {name} yet; `labs run {name}` makes one"
     return "the results folder is empty; `labs run lab10_caltech --workers 2` fills it"

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from labs.measure import ledger_columns, throughput
 from labs.results import curves, schema
 from labs.results.schema import FORMAT, Record
-from labs.run import atomic, environment, heartbeat, student, terminal
-from labs.run.paths import shown
+from labs.run import atomic, environment, heartbeat, terminal
+from labs.run.paths import format_path
 
 if TYPE_CHECKING:
     from labs.training.workers import Job
@@ -55,14 +55,14 @@ def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | Non
         "metrics": metrics,
         "tables": _plain(tables or {}),
     }
-    record |= {"student": owner} if (owner := student.student_id()) else {}
+    record |= {"student": owner} if (owner := environment.student_id()) else {}
     record["digest"] = schema.digest(_plain(record))
     if job.rank == 0:
         if history:
             curves.save(curves.curves([record]), job.folder / "curves.png")
         atomic.write_json(job.folder / "record.json", record)
         shutil.rmtree(job.folder / heartbeat.FOLDER, ignore_errors=True)
-    job.print_once("\n" + closing(record) + f"\n\n{'curves and ' if history else ''}record: {shown(job.folder)}")
+    job.print_once("\n" + closing(record) + f"\n\n{'curves and ' if history else ''}record: {format_path(job.folder)}")
     return record
 
 
@@ -83,7 +83,7 @@ def _timeline(job: Job) -> list[dict]:
     from labs.training.hvd_ops import TIMELINE
 
     rows = exchanged(job)
-    job.print_once(f"\n{_messages(rows)}\n(timeline for ui.perfetto.dev: {shown(job.folder / TIMELINE)})")
+    job.print_once(f"\n{_messages(rows)}\n(timeline for ui.perfetto.dev: {format_path(job.folder / TIMELINE)})")
     return rows
 
 
@@ -117,7 +117,7 @@ def _ledger(metrics: dict[str, float]) -> str:
         return ""
     wall = entries.pop("wall")
     amounts = ", ".join(f"{name} {value:.2f} s" for name, value in entries.items())
-    return "\n" + terminal.folded(f"an epoch of {wall:.2f} s: {amounts}", 2)
+    return "\n" + f"an epoch of {wall:.2f} s: {amounts}"
 
 
 def _messages(rows: Sequence[dict[str, Any]]) -> str:

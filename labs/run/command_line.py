@@ -19,7 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-from labs.run import fields, run_lock, student, usage
+from labs.run import environment, fields, run_lock, usage
 from labs.run.catalogue import Lab
 from labs.run.errors import LabError, quoted
 from labs.run.options import LAUNCH, Options
@@ -88,7 +88,7 @@ def add_options(parser: argparse.ArgumentParser, lab: Lab, preset: str = "demo")
     experiment.add_argument("--preset", choices=tuple(lab.presets), default=preset,
                             help=_docstrings(Options)["preset"])
     defaults = lab.presets[preset]
-    _add_fields(experiment, dataclasses.replace(defaults, seed=student.default_seed(defaults.seed)))
+    _add_fields(experiment, dataclasses.replace(defaults, seed=environment.default_seed(defaults.seed)))
     _add_fields(parser.add_argument_group("run options"), Options())
 
 
@@ -142,7 +142,7 @@ def to_argv(config: Any) -> list[str]:
         value = getattr(config, field.name)
         option = field.name.replace("_", "-")
         # A student's runs have another default seed, and a Config keeps its own.
-        if value == field.default and not (field.name == "seed" and student.student_id()):
+        if value == field.default and not (field.name == "seed" and environment.student_id()):
             continue
         if isinstance(value, bool):
             argv.append(f"--{option}" if value else f"--no-{option}")

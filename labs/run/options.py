@@ -9,7 +9,7 @@ from typing import Annotated
 
 from labs.run.errors import LabError, quoted
 from labs.run.fields import Range
-from labs.run.paths import named, results_dir
+from labs.run.paths import expand_home, results_dir
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Options:
         if self.name is not None:
             check_name(self.name)
         if self.results is not None:
-            object.__setattr__(self, "results", named(self.results, "--results"))
+            object.__setattr__(self, "results", expand_home(self.results, "--results"))
 
     @property
     def results_root(self) -> Path:

@@ -73,7 +73,7 @@ def whole_number(text: str) -> int:
 
 def path(text: str) -> Path:
     """Return a path, with `~` replaced by the home folder; an argparse type."""
-    return paths.named(text, "the path")
+    return paths.expand_home(text, "the path")
 
 
 def counts(text: str) -> tuple[int, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterable
 
@@ -11,8 +10,8 @@ import tensorflow as tf
 from tqdm import tqdm
 
 from labs.run import terminal
-from labs.run.heartbeat import Heartbeat
-from labs.run.paths import shown
+from labs.run.heartbeat import Monitor
+from labs.run.paths import format_path
 from labs.training import hvd_ops, keras_internals
 from labs.training.workers import Job
 
@@ -39,13 +38,13 @@ class Steps(tf.keras.callbacks.Callback):
             epoch there.
     """
 
-    def __init__(self, heart: Heartbeat, epoch: int, steps: int, micro_batches: int, bar: bool, *, first: int,
+    def __init__(self, heart: Monitor, epoch: int, steps: int, micro_batches: int, bar: bool, *, first: int,
                  begin: Callable[[], None], after_step: Callable[[int], bool]):
         super().__init__()
         self.heart, self.epoch, self.steps, self.micro_batches, self.first = heart, epoch, steps, micro_batches, first
         self.begin, self.after_step, self.stopped = begin, after_step, False
         self.pace, self.paced = 1, steps - first <= 8
-        self.columns = bar and terminal.width(sys.stderr)
+        self.columns = bar and terminal.columns()
         self.step, self.since = first, time.perf_counter()
         self.began = self.since
 
@@ -84,18 +83,18 @@ class Steps(tf.keras.callbacks.Callback):
 
     def _show(self, loss: float) -> None:
         if self.columns:
-            terminal.live.show(tqdm.format_meter(
+            terminal.show_progress(tqdm.format_meter(
                 self.step, self.steps, time.perf_counter() - self.began, self.columns - 1, f"epoch {self.epoch}",
                 unit="step", postfix=f"loss {loss:.4f}", initial=self.first))
 
     def on_train_end(self, logs=None):
-        terminal.live.show("")
+        terminal.show_progress("")
 
 
 class EvaluationSteps(tf.keras.callbacks.Callback):
     """Keeps this worker's heartbeat going during an evaluation."""
 
-    def __init__(self, heart: Heartbeat):
+    def __init__(self, heart: Monitor):
         super().__init__()
         self.heart = heart
 
@@ -115,7 +114,7 @@ class TensorBoard:
         shutil.rmtree(self.folder, ignore_errors=True)
         for row in history:
             self.add(row)
-        job.print_once(f"TensorBoard: tensorboard --logdir {shown(self.folder)}")
+        job.print_once(f"TensorBoard: tensorboard --logdir {format_path(self.folder)}")
 
     def add(self, row: dict[str, float]) -> None:
         """Log a row of the history, and write it at once."""

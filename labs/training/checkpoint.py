@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import time
 import zipfile
 from collections.abc import Mapping
@@ -16,10 +15,9 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-import psutil
 import tensorflow as tf
 
-from labs.run import atomic, heartbeat, run_lock, stop
+from labs.run import atomic, heartbeat, run_lock, worker
 from labs.run.errors import LabError
 from labs.run.text import printable
 from labs.training import hvd_ops, keras_internals
@@ -137,8 +135,7 @@ def _write(file: IO[bytes], arrays: Mapping[str, np.ndarray]) -> None:
 
 def _read(path: Path) -> tuple[dict, list[np.ndarray], tuple[tuple[np.ndarray, ...], ...]]:
     """Return a checkpoint's metadata, the state that all workers share, and each worker's own state by rank."""
-    descriptor = atomic.open_regular(path, psutil.virtual_memory().total)
-    with os.fdopen(descriptor, "rb") as whole, np.load(whole, allow_pickle=False) as file:
+    with np.load(path, allow_pickle=False) as file:
         if any(member.compress_type != zipfile.ZIP_STORED for member in file.zip.infolist()):
             raise ValueError("its arrays are compressed; the kit's are not, and these could fill the memory")
         damaged = file.zip.testzip()  # numpy reads only as far as an array's header says, and may miss damage.
@@ -246,13 +243,13 @@ class Saver:
         self.job.print_once(f"stopped and saved after {reached}")
         # Horovod: only rank 0 saves. A worker that stops exits with code 130, and mpirun then kills all others: wait.
         hvd_ops.barrier()
-        raise stop.Stopped(f"asked to stop, and saved after {reached}")
+        raise worker.Stopped(f"asked to stop, and saved after {reached}")
 
     def _due(self) -> tuple[bool, bool]:
         """Return whether to save and whether to stop, the same on all workers."""
         due = time.perf_counter() - self.saved > self.job.options.save_seconds
         # Horovod: a signal may reach one worker a step earlier, and clocks differ, so all workers decide together.
-        by_rank = hvd_ops.gather_in_graph([due, stop.requested()])
+        by_rank = hvd_ops.gather_in_graph([due, worker.is_stop_requested()])
         return bool(by_rank[0, 0]), bool(by_rank[:, 1].any())
 
     def _save(self, position: Position) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import labs as kit
 from labs.cli import commands
-from labs.launch import capacity, local
+from labs.launch import local, mpirun
 from labs.run import catalogue, command_line, options
 from labs.run.errors import LabError
 from tests.setup.clone import PINS
@@ -148,8 +148,8 @@ def test_a_worker_started_by_hand_points_to_what_starts_workers():
 ])
 def test_a_run_that_leaves_a_core_idle_says_so(words, workers, says, monkeypatch, tmp_path, capsys):
     """Not if the student has chosen, or if the lab would refuse a second worker."""
-    monkeypatch.setattr(capacity, "slots", lambda: 2)
-    monkeypatch.setattr(capacity, "visible_gpus", lambda: 0)
+    monkeypatch.setattr(mpirun, "slots", lambda: 2)
+    monkeypatch.setattr(mpirun, "visible_gpus", lambda: 0)
 
     def refuse(*_) -> None:
         raise LabError("enough seen")
@@ -157,4 +157,4 @@ def test_a_run_that_leaves_a_core_idle_says_so(words, workers, says, monkeypatch
     monkeypatch.setattr(local, "_launch", refuse)
     with pytest.raises(LabError, match="enough seen"):
         local.run(words[0], [*words[1:], "--results", str(tmp_path)], workers, announce=True)
-    assert ("labs: 1 worker; `--workers 2` uses both cores\n" in capsys.readouterr().err) == says
+    assert ("labs: 1 worker; `--workers 2` uses all 2 cores\n" in capsys.readouterr().err) == says

@@ -20,8 +20,8 @@ from filelock import Timeout
 from labs.run import cluster_state as state
 from labs.run import resources
 from labs.run.errors import LabError, quoted
-from labs.run.lock import Lock
 from labs.run.paths import ROOT, cache_dir, data_dir, python_path, results_dir, search_path
+from labs.run.run_lock import Lock
 from labs.tools.cluster import head, links, slurm
 
 PROGRAMS = {"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "nsenter": "util-linux",

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from labs.exercises import hand_ins
-from labs.run import atomic, terminal, usage
+from labs.run import atomic, usage
 from labs.run.errors import LabError
-from labs.run.paths import shown
+from labs.run.paths import format_path
 from labs.run.text import plural
 from labs.tools.grade import container, evidence, judge, pages, policy
 from labs.tools.grade.judge import Graded
@@ -45,8 +45,7 @@ def main(args: argparse.Namespace) -> None:
     if not paths:
         raise LabError(f"{args.folder} has no hand-in; `labs handin LAB` writes one")
     where = None if args.trust else container.command()
-    with (terminal.ticking(f"labs: grading {plural(len(paths), 'hand-in')},"),
-          contextlib.redirect_stdout(io.StringIO()),  # Takes what functions print that run without a container.
+    with (contextlib.redirect_stdout(io.StringIO()),  # Takes what functions print that run without a container.
           concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool):
         every = list(pool.map(lambda path: judge.judge(path, rules, where), paths))
     graded, conflicts = _settled(every, args.folder)
@@ -57,7 +56,8 @@ def main(args: argparse.Namespace) -> None:
     sharing = {student for students, _ in copies for student in students} - {evidence.KIT}
     print(f"{plural(len(graded), 'hand-in')}, {bad} not graded; {plural(len(others), 'other file')}; "
           f"{plural(len(sharing), 'student')} with something in common")
-    print(f"{shown(output.absolute())}: grades.csv, class.md, feedback/ (for students), open-answers/ (not for them)")
+    print(f"{format_path(output.absolute())}: grades.csv, class.md, feedback/ (for students), "
+          "open-answers/ (not for them)")
 
 
 def find(folder: Path, left_out: set[Path]) -> tuple[list[Path], list[str]]:

@@ -18,10 +18,10 @@ from labs.exercises.grading import FORMULA, NotInstalledError, Question, describ
 from labs.exercises.hand_ins import HandIn
 from labs.results.records import Record
 from labs.run import catalogue
-from labs.run import student as student_id
+from labs.run.environment import STUDENT_ID
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
-from labs.run.text import one_line, printable_lines
+from labs.run.text import one_line
 from labs.tools.grade import evidence
 from labs.tools.grade.policy import Policy
 
@@ -78,7 +78,7 @@ def judge(path: Path, policy: Policy, container: Sequence[str] | None) -> Graded
         policy: Points and lateness.
         container: The command that runs a command in a container; None runs students' functions without one.
     """
-    guess = re.search(rf"(lab\d\d_\w+?)-({student_id.ID}?)(?:\.\w+)*$", path.name)
+    guess = re.search(rf"(lab\d\d_\w+?)-({STUDENT_ID}?)(?:\.\w+)*$", path.name)
     lab, student = guess.groups() if guess else ("", "")
     try:
         with READING:
@@ -122,7 +122,7 @@ def _verdict(name: str, entry: Question | Task, hand_in: HandIn, container: Sequ
     except NotInstalledError as missing:
         return BY_HAND, f"{missing}; instructors: install it, or run the cell with exercises.check"
     except AssertionError as wrong:
-        return WRONG, printable_lines(str(wrong).partition(FORMULA)[0].strip())
+        return WRONG, str(wrong).partition(FORMULA)[0].strip()
     except Exception as problem:  # An answer or a record of another form than the grader knows.
         return WRONG, f"the answer cannot be graded from the records of this hand-in: {described(problem)}"
 
@@ -152,7 +152,7 @@ def open_answers(hand_in: HandIn) -> dict[str, str]:
             found = NUMBERED.match(line)
             number = found[1] if found else number
             if line not in known:
-                written.setdefault(number, []).append(printable_lines(line))
+                written.setdefault(number, []).append(line)
     return {number: text for number, lines in written.items() if (text := "\n".join(lines).strip())}
 
 

@@ -27,8 +27,8 @@ from labs.results.tables import FEW, Grid, grid
 from labs.run import atomic, catalogue, sweeps
 from labs.run.catalogue import Lab
 from labs.run.errors import LabError
-from labs.run.paths import shown
-from labs.run.text import plural, printable, short
+from labs.run.paths import format_path
+from labs.run.text import plural, printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,7 +75,7 @@ def write(root: Path, output: Path) -> None:
     environment.globals.update(kind=lambda item: type(item).__name__)
     template = environment.get_template("page.html")
     made = time.strftime("%Y-%m-%d %H:%M")
-    atomic.write_text(output, template.render(page, made=made, folder=shown(root.absolute())))
+    atomic.write_text(output, template.render(page, made=made, folder=format_path(root.absolute())))
 
 
 def _page(runs: list[records.Record]) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def _items(lab: Lab | None, runs: list[records.Record]) -> list[Item]:
         shown_items, bad = tolerant.read(part, runs)
         items += shown_items
         unreadable |= {run["run"]: f"{run['run']} is left out where it does not fit this lab "
-                                   f"({type(problem).__name__}: {short(problem, 200)})" for run, problem in bad}
+                                   f"({type(problem).__name__}: {str(problem)[:200]})" for run, problem in bad}
     for text in unreadable.values():
         print(f"labs: {printable(text)}", file=sys.stderr)
     return [*unreadable.values(), *items]

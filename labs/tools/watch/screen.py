@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from labs.results.tables import figure
 from labs.run import terminal
-from labs.run.heartbeat import Beat
+from labs.run.heartbeat import Heartbeat
 from labs.run.text import plural, printable
 from labs.tools.watch.status import SILENT, Status
 
@@ -18,7 +18,7 @@ MOST_ROWS = 16
 
 
 def lines(status: Status) -> list[str]:
-    """Return the screen as lines, the most important first, folded to the terminal's width."""
+    """Return the screen as lines, the most important first, and tables."""
     parts, tables = [f"{printable(status.lab)}/{printable(status.run)}: {_state(status)}"], []
     if status.last and not status.over:
         timed = _timed(status)
@@ -26,7 +26,7 @@ def lines(status: Status) -> list[str]:
         if status.awake:
             parts += _slow(timed, status.step_seconds)
         tables = [_ranks(status, timed)]
-    text = [*(terminal.folded(part, 2) for part in parts),
+    text = [*parts,
             *(f"\n{terminal.table(rows)}" for rows in tables if len(rows) > 1)]
     return "\n".join(text).split("\n")
 
@@ -48,7 +48,7 @@ def _state(status: Status) -> str:
     return f"{_phase(status, where)}, {plural(len(status.beats), 'worker')} on {plural(nodes, 'node')}"
 
 
-def _phase(status: Status, where: Beat) -> str:
+def _phase(status: Status, where: Heartbeat) -> str:
     """Return what a running run does at the place of its last worker."""
     if not where.epoch:
         return "reading data and building the model"
@@ -59,14 +59,14 @@ def _phase(status: Status, where: Beat) -> str:
     return "training has ended; evaluating, measuring or writing the record"
 
 
-def _progress(status: Status, where: Beat) -> str:
+def _progress(status: Status, where: Heartbeat) -> str:
     """Return the position, the throughput and the time left."""
     of_epochs, of_steps = (f" of {total}" if total else "" for total in (where.epochs, where.steps))
     text = f"epoch {min(where.epoch, where.epochs or where.epoch)}{of_epochs}, step {where.step}{of_steps}"
     if seconds := status.step_seconds:
         text += f"; {where.images / seconds:,.0f} images/s" if where.images else f"; {figure(1 / seconds)} steps/s"
         later = max(0, where.epochs - where.epoch)
-        left = (later * where.steps + max(0, where.steps - where.step)) * seconds + later * where.between_seconds
+        left = (later * where.steps + max(0, where.steps - where.step)) * seconds
         if left and where.epoch <= where.epochs:
             text += f"; about {duration(left)} left"
     return text
@@ -80,7 +80,7 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def _work(beat: Beat) -> float:
+def _work(beat: Heartbeat) -> float:
     """Return the seconds of a step in which a worker does not wait for the exchange of gradients."""
     return beat.step_seconds - beat.exchange_seconds
 
@@ -89,13 +89,13 @@ def _ms(seconds: float) -> str:
     return figure(1e3 * seconds)
 
 
-def _timed(status: Status) -> list[Beat]:
+def _timed(status: Status) -> list[Heartbeat]:
     """Return the heartbeats with times, the longest own work first; none unless an exchange was timed."""
     beats = [beat for beat in status.beats if beat.step_seconds]
     return sorted(beats, key=_work, reverse=True) if any(beat.exchange_seconds for beat in beats) else []
 
 
-def _slow(timed: Sequence[Beat], step_seconds: float) -> Iterator[str]:
+def _slow(timed: Sequence[Heartbeat], step_seconds: float) -> Iterator[str]:
     """Yield a sentence on the spread between the ranks, and on who is slow."""
     if len(timed) < 2:
         return
@@ -112,7 +112,7 @@ def _slow(timed: Sequence[Beat], step_seconds: float) -> Iterator[str]:
            f"work per step; the fastest, rank {timed[-1].rank}, has {least} ms and waits {share:.0%} of a step")
 
 
-def _ranks(status: Status, timed: Sequence[Beat]) -> list[list[str]]:
+def _ranks(status: Status, timed: Sequence[Heartbeat]) -> list[list[str]]:
     """Return the table of the ranks, with its heading."""
     many = len(status.beats) > MOST_ROWS
     rows = [["rank", "node", *(["own work, ms", "exchange and waiting, ms"] if timed else []), "now"]]
@@ -122,7 +122,7 @@ def _ranks(status: Status, timed: Sequence[Beat]) -> list[list[str]]:
     return rows
 
 
-def _now(beat: Beat, status: Status) -> str:
+def _now(beat: Heartbeat, status: Status) -> str:
     """Return where a rank is, if it runs."""
     silence = status.silence[beat.rank]
     if silence == math.inf:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from labs.run import catalogue, heartbeat, run_lock
 from labs.run.errors import LabError, quoted
-from labs.run.heartbeat import Beat
-from labs.run.paths import shown
+from labs.run.heartbeat import Heartbeat
+from labs.run.paths import format_path
 
 SILENT = 10.0
 """After as many seconds without a heartbeat a worker does not run; they come about once a second."""
@@ -28,7 +28,7 @@ class Status:
 
     lab: str
     run: str
-    beats: list[Beat]
+    beats: list[Heartbeat]
     """By rank."""
     silence: dict[int, float]
     """Seconds since each rank's last heartbeat; infinite for one that has finished."""
@@ -38,9 +38,9 @@ class Status:
     """Whether it has a checkpoint."""
 
     @property
-    def last(self) -> Beat | None:
+    def last(self) -> Heartbeat | None:
         """The heartbeat of the worker that is furthest behind; None before any has started."""
-        return heartbeat.slowest_worker(self.beats, {}) if self.beats else None
+        return heartbeat.find_slowest(self.beats) if self.beats else None
 
     @property
     def silent(self) -> float:
@@ -84,14 +84,14 @@ class Watcher:
             LabError: Its folder is gone.
         """
         if not self.folder.is_dir():
-            raise LabError(f"{shown(self.folder)} is gone: the run failed before it had saved anything; its own output "
-                           "says why")
-        beats = heartbeat.read_beats(self.folder / heartbeat.FOLDER)
+            raise LabError(f"{format_path(self.folder)} is gone: the run failed before it had saved anything; its own "
+                           "output says why")
+        beats = heartbeat.read_folder(self.folder / heartbeat.FOLDER)
         silence = {beat.rank: self._silence(beat) for beat in beats}
         return Status(self.folder.parent.name, self.folder.name, beats, silence,
                       (self.folder / "record.json").exists(), run_lock.is_saved(self.folder))
 
-    def _silence(self, beat: Beat) -> float:
+    def _silence(self, beat: Heartbeat) -> float:
         """Return the seconds since a rank's last heartbeat: by its node's clock at first, then by this machine's."""
         if not beat.alive:
             return math.inf
@@ -115,15 +115,15 @@ def choose(wanted: str | None, root: Path) -> Watcher:
     folders = [path.parent for path in notes]  # The run that was started or continued last comes first.
     if wanted is None:
         chosen = [each for each in folders if (each / heartbeat.FOLDER).is_dir()]
-        problem = (f"no run is running in {shown(root)}; one that has just been started appears after some seconds, "
-                   "and `labs watch LAB` shows the last run of a lab")
+        problem = (f"no run is running in {format_path(root)}; one that has just been started appears after some "
+                   "seconds, and `labs watch LAB` shows the last run of a lab")
     else:
         chosen = [each for each in folders if wanted in (each.name, f"{each.parent.name}/{each.name}")][:1]
-        problem = f"no run and no lab is called {quoted(wanted)} in {shown(root)}; finished runs: `labs results`"
+        problem = f"no run and no lab is called {quoted(wanted)} in {format_path(root)}; finished runs: `labs results`"
         with contextlib.suppress(LabError):
             lab = catalogue.resolve(wanted)
             chosen = chosen or [each for each in folders if each.parent.name == lab][:1]
-            problem = f"no run of {lab} in {shown(root)}"
+            problem = f"no run of {lab} in {format_path(root)}"
     watchers = [Watcher(folder) for folder in chosen]
     looks = [each.look() for each in watchers]
     if any(SILENT < now.silent < math.inf for now in looks) and not any(now.awake for now in looks):

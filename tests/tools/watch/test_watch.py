@@ -21,8 +21,7 @@ import pytest
 
 from labs.launch import mpirun
 from labs.run import heartbeat, run_lock
-from labs.run.heartbeat import Beat
-from labs.run.status_file import StatusFile
+from labs.run.heartbeat import Heartbeat
 from labs.tools.watch import screen
 from labs.tools.watch.status import Status
 from tests.waiting import ends
@@ -31,14 +30,14 @@ WATCH = [sys.executable, "-m", "labs", "watch"]
 PROGRAM = Path(__file__).parents[2] / "workers/programs/slow_rank.py"
 
 
-def beat(rank: int, own: float = 0.02, **values) -> Beat:
+def beat(rank: int, own: float = 0.02, **values) -> Heartbeat:
     """Return a heartbeat of a worker in the middle of a training; each step takes 40 ms, `own` of them its own work."""
     fields = {"epoch": 3, "step": 10, "epochs": 10, "steps": 50, "images": 128, "step_seconds": 0.04,
-              "exchange_seconds": 0.04 - own, "between_seconds": 2.0}
-    return Beat(**{"rank": rank, "host": f"n{rank // 2}", "pid": 7, "moved": 99.0, "alive": 99.0} | fields | values)
+              "exchange_seconds": 0.04 - own, "moved": 99.0, "alive": 99.0}
+    return Heartbeat(**{"rank": rank, "host": f"n{rank // 2}", "pid": 7} | fields | values)
 
 
-def shown(*beats: Beat, silence: float = 1.0, **values) -> str:
+def shown(*beats: Heartbeat, silence: float = 1.0, **values) -> str:
     """Return the screen of a run with these heartbeats."""
     quiet = {each.rank: silence if each.alive else float("inf") for each in beats}
     return "\n".join(screen.lines(Status("lab10_caltech", "it", list(beats), quiet, **values)))
@@ -84,9 +83,9 @@ def folder(tmp_path):
     return folder
 
 
-def write(folder: Path, *beats: Beat) -> None:
+def write(folder: Path, *beats: Heartbeat) -> None:
     for each in beats:
-        StatusFile(folder / heartbeat.FOLDER / f"rank-{each.rank:05d}").write(dataclasses.asdict(each))
+        (folder / heartbeat.FOLDER / f"rank-{each.rank:05d}").write_text(json.dumps(dataclasses.asdict(each)))
 
 
 def watch(folder: Path, *words: str, code: int = 0) -> str:
@@ -106,7 +105,7 @@ def test_a_run_that_died_is_reported_as_such(folder):
 
 
 def test_a_run_that_ended_without_a_record_is_reported_as_such(folder):
-    heart = heartbeat.Heartbeat(folder / heartbeat.FOLDER, 0, 600)
+    heart = heartbeat.Monitor(0, folder=folder / heartbeat.FOLDER, stall_seconds=600)
     heart.step(3, 10)
     heart.close()
     assert "ended at epoch 3, step 10 without a record" in watch(folder, "lab10", code=1)
@@ -117,8 +116,8 @@ def test_a_worker_that_runs_is_found_although_its_clock_is_an_hour_late(folder):
     process = subprocess.Popen([sys.executable, "-c", f"""
 import pathlib, time
 real, time.time = time.time, lambda: real() - 3600
-from labs.run.heartbeat import Heartbeat
-heart = Heartbeat(pathlib.Path({str(folder / heartbeat.FOLDER)!r}), 0, 600)
+from labs.run.heartbeat import Monitor
+heart = Monitor(0, folder=pathlib.Path({str(folder / heartbeat.FOLDER)!r}), stall_seconds=600)
 heart.step(1, 1)
 print(flush=True)
 time.sleep(600)"""], stdout=subprocess.PIPE)
@@ -159,7 +158,7 @@ class Terminal:
 
 
 def test_ctrl_c_ends_it_and_leaves_a_clean_terminal(folder):
-    heart = heartbeat.Heartbeat(folder / heartbeat.FOLDER, 0, 600)
+    heart = heartbeat.Monitor(0, folder=folder / heartbeat.FOLDER, stall_seconds=600)
     try:
         terminal = Terminal("--results", folder.parents[1])
         terminal.wait_for("reading data and building the model")
