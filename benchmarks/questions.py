@@ -14,8 +14,8 @@ from benchmarks.cases import PHOTO_SIDES, STEPS
 from benchmarks.rounds import interleaved
 from benchmarks.table import Row, rows
 from labs import SETTINGS
+from labs.run.environment import CYCLE_MS, FUSION_MB
 from labs.run.paths import ROOT
-from labs.run.speed_settings import CYCLE_MS, FUSION_MB
 
 PYTHON = sys.executable
 LABS = (PYTHON, "-m", "labs")
@@ -116,7 +116,7 @@ def pictures(rounds: int) -> list[Row]:
 def _pictures(name: str, photos: str) -> programs.Figures:
     """Return a contender's images per second, without anything that an earlier run decoded or checked."""
     with programs.scratch() as fresh:
-        return programs.contender("pictures", name, photos, *PHOTO_SIDES, LABS_TMPDIR=fresh, LABS_CACHE=fresh)
+        return programs.contender("pictures", name, photos, *PHOTO_SIDES, TMPDIR=fresh, LABS_CACHE=fresh)
 
 
 def fit(rounds: int) -> list[Row]:

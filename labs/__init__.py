@@ -9,12 +9,13 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from labs.run import environment, lazy, shadows, speed_settings
+from labs.run import environment, lazy
+from labs.run.errors import show_error
 
 __version__ = "0.1.0"
 
 SETTINGS = {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow", "KERAS_NNX_ENABLED": "false",
-            "TF_FORCE_GPU_ALLOW_GROWTH": "true", **speed_settings.ENVIRONMENT}
+            "TF_FORCE_GPU_ALLOW_GROWTH": "true", **environment.ENVIRONMENT}
 """Environment variables that the kit sets unless the student has: TensorFlow logs errors only, Keras uses TensorFlow
 whatever keras.json says, a notebook's TensorFlow leaves its workers room on the GPU, and the faster options apply."""
 for _name, _value in SETTINGS.items():
@@ -24,10 +25,10 @@ if "KERAS_HOME" in os.environ:  # Keras would make a folder named ~.
 if isinstance(sys.stdout, io.TextIOWrapper):
     sys.stdout.reconfigure(errors="backslashreplace")  # For names with characters that the terminal cannot encode.
 if sys.excepthook is sys.__excepthook__:
-    sys.excepthook = shadows.show
+    sys.excepthook = show_error
 sys.meta_path.insert(0, environment.HorovodsKerasLayer())
 if "tensorflow" not in sys.modules:
-    sys.meta_path.insert(0, speed_settings.TensorFlowImport())
+    sys.meta_path.insert(0, environment.TensorFlowImport())
 
 # All that a lab needs besides the packages: `from labs import Lab, Options, datasets, fields, main, models, training`.
 if TYPE_CHECKING:

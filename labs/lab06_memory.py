@@ -12,7 +12,7 @@ import dataclasses
 from typing import Annotated, Literal
 
 from labs import Lab, LabError, Options, Sweep, datasets, divide, fields, main, measure, models, results, training
-from labs.run.speed_settings import FOR_MEMORY
+from labs.run.environment import FOR_MEMORY
 
 
 @dataclasses.dataclass(frozen=True)

@@ -170,7 +170,7 @@ def _interrupted_run(folder: Path) -> dict | None:
     """Return what is left of an interrupted run: its events, its workers' last heartbeats, its checkpoint."""
     if not (folder / "events.json").exists():
         return None
-    beats = heartbeat.read_beats(folder / "heartbeats")
+    beats = heartbeat.read_folder(folder / "heartbeats")
     saved = max(([int(number) for number in re.findall(r"\d+", path.stem)] for path in
                  folder.glob("checkpoints/epoch-*.npz")), default=[0])
     # The file of a heartbeat survives SIGKILL; `fit` updates it about five times a second.
@@ -200,9 +200,9 @@ def _when(reached: Callable, act: Callable) -> None:
     """Call `act` with this worker's heartbeat, from a thread, as soon as `reached` returns true for it."""
 
     def wait() -> None:
-        while not reached(heartbeat.current().beat):
+        while not reached(heartbeat.current().heartbeat):
             time.sleep(0.005)
-        act(heartbeat.current().beat)
+        act(heartbeat.current().heartbeat)
 
     threading.Thread(target=wait, name="labs-fault", daemon=True).start()
 

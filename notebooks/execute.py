@@ -13,7 +13,7 @@ import nbformat
 
 from labs.run import atomic, catalogue
 from labs.run.errors import ERROR_PREFIX, LabError
-from labs.run.paths import ROOT, keep_folders
+from labs.run.paths import ROOT, make_folders_absolute
 
 
 def main(labs: Sequence[str]) -> None:
@@ -25,7 +25,7 @@ def main(labs: Sequence[str]) -> None:
     Raises:
         LabError: There is no such lab, or a cell failed: then its notebook is unchanged.
     """
-    keep_folders()  # A kernel runs in notebooks/.
+    make_folders_absolute()  # A kernel runs in notebooks/.
     for lab in [catalogue.resolve(name) for name in labs] or catalogue.lab_names():
         _execute(f"notebooks/{lab}.ipynb")
         with atomic.writing(ROOT / f"docs/pictures/{lab}.png") as file:

@@ -22,7 +22,7 @@ import packages
 from gpu import CPU, find_gpu, link_cusolver
 from horovod_wheel import Build
 from machine import Mpi, check_folder, check_machine, check_space, find_mpi
-from steps import SetupError, Steps, locked, terminal
+from steps import SetupError, Steps, locked
 
 ROOT = Path(__file__).resolve().parent.parent
 EXTRAS = ["build", "notebook", "test"]
@@ -78,7 +78,7 @@ def make_env(wanted: Environment) -> None:
             old.unlink()
         verdict = _fill(build, wanted, fresh)
         stamp.write_text(wanted.stamp_text)
-        print(terminal.folded(verdict, 2))
+        print(verdict)
 
 
 def _made_at(stamp: Path) -> int | None:
@@ -151,7 +151,7 @@ def prove(steps: Steps, mpi: Mpi, python: Path, program: Path = ROOT / "setup" /
 
 def _visible_gpus() -> int:
     if "CUDA_VISIBLE_DEVICES" in os.environ:
-        from labs.launch.capacity import visible_gpus
+        from labs.launch.mpirun import visible_gpus
 
         return visible_gpus()  # Without this variable it would need a package that this Python may lack.
     if shutil.which("nvidia-smi") is None:

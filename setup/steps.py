@@ -9,15 +9,8 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
-import types
 from pathlib import Path
-
-# Loaded alone: importing the package `labs` would set variables for training in every build step.
-terminal = types.ModuleType("terminal")
-_source = Path(__file__).resolve().parent.parent / "labs" / "run" / "terminal.py"
-exec(compile(_source.read_text(), str(_source), "exec"), terminal.__dict__)
 
 # Patterns in a command's log, and the explanation to print.
 CAUSES = (
@@ -68,16 +61,15 @@ class Steps:
     """Prints each step and its duration; keeps the output of its commands in a log."""
 
     def __init__(self, total: int, log: Path) -> None:
-        self.total, self.log, self.done, self.line = total, log, 0, ""
+        self.total, self.log, self.done = total, log, 0
         log.write_bytes(b"")
 
     @contextlib.contextmanager
     def step(self, title: str):
-        """Print one numbered line: first the title, at the end the seconds; on a terminal they tick."""
+        """Print one numbered line: first the title, at the end the seconds."""
         self.done += 1
         started = time.monotonic()
-        self.line = f"[{self.done}/{self.total}] {title} ..."
-        print(self.line, end="", flush=True)
+        print(f"[{self.done}/{self.total}] {title} ...", end="", flush=True)
         try:
             yield
         except BaseException:
@@ -99,8 +91,7 @@ class Steps:
             start = log.tell()
             process = subprocess.Popen(command, env=env, close_fds=False, stdin=subprocess.DEVNULL, stdout=log,
                                        stderr=log)
-            with self._ticking():
-                code = _wait(process, timeout)
+            code = _wait(process, timeout)
             log.seek(start)
             output = log.read().decode(errors="replace")
         if code is None:
@@ -108,14 +99,6 @@ class Steps:
         if code:
             raise SetupError(self._explain(program, code, output))
         return output
-
-    @contextlib.contextmanager
-    def _ticking(self):
-        """Show a command's seconds after the step's title if both streams are the terminal."""
-        shown = all(map(terminal.columns, (sys.stdout, sys.stderr)))
-        with terminal.ticking(self.line) if shown else contextlib.nullcontext():
-            yield
-        print(f"\r{self.line}" * shown, end="", flush=True)
 
     def _explain(self, program: str, code: int, output: str) -> str:
         if code == -signal.SIGKILL:

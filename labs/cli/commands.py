@@ -13,6 +13,7 @@ import importlib
 import os
 import re
 import shlex
+import signal
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
@@ -21,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from labs.cli import sweep
-from labs.launch import capacity, mpirun
-from labs.run import atomic, catalogue, cluster_state, command_line, paths, speed_settings, stop, student, usage
-from labs.run.errors import ERROR_PREFIX, LabError, quoted
+from labs.launch import mpirun
+from labs.run import atomic, catalogue, cluster_state, command_line, environment, paths, usage, worker
+from labs.run.errors import ERROR_PREFIX, LabError, explain_os_error, quoted
 from labs.run.options import LAUNCH, Options
 from labs.run.text import one_line, plural, printable
 
@@ -49,19 +50,20 @@ Slurm allocation, one per task. `labs COMMAND --help` explains a command."""
 def main() -> None:
     """Run the command line; report a user's mistake in one line."""
     os.environ.pop("MPLBACKEND", None)  # An invalid one would fail only at a run's end; the kit opens no window.
-    speed_settings.hide_warnings()
+    environment.hide_warnings()
     try:
         code = dispatch(sys.argv[1:])
         sys.stdout.flush()
     except KeyboardInterrupt as stopped:
-        stop.ignore_requests()
+        for number in worker.REQUESTS:  # It is ending.
+            signal.signal(number, signal.SIG_IGN)
         cure = {"sweep": "; the same command continues", "run": f"; to continue: {stopped}" if str(stopped) else ""}
         sys.exit(_interrupted(cure.get(sys.argv[1], "")))
     except BrokenPipeError:  # `labs results | head` is not an error; 141 is what SIGPIPE gives.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it at exit.
         sys.exit(141)
     except (LabError, OSError) as problem:
-        if not isinstance(error := atomic.explain_os_error(problem), LabError):
+        if not isinstance(error := explain_os_error(problem), LabError):
             raise
         sys.exit(f"{ERROR_PREFIX}{one_line(error)}")
     sys.exit(code)
@@ -179,7 +181,7 @@ def _next(record: dict[str, Any], words: Sequence[str]) -> list[str]:
     config, results = lab.Config(**record["config"]), command_line.parse(lab, words)[1].results
     root = ["--results", str(results)] if results else []
     commands = [["report", *root], ["notebook"]]
-    if size > 1 or (capacity.slots() > 1 and not lab.one_worker(config)):
+    if size > 1 or (mpirun.slots() > 1 and not lab.one_worker(config)):
         start = [*(["cluster"] if cluster_state.inside() else []), "run", lab.name, "--workers", str(3 - min(size, 2))]
         commands.append([*start, *command_line.to_argv(config), *root])
     return [f"  {paths.labs_command()} {shlex.join(command)}" for command in commands]
@@ -207,11 +209,11 @@ def _launch(args: argparse.Namespace) -> int:
         similar = usage.suggestion(args.script.name, [path.name for path in args.script.parent.glob("*.py")])
         raise LabError(f"there is no file {quoted(str(args.script))} in this folder{similar}; type: "
                        f"labs launch {args.workers} SCRIPT.py")
-    workers = capacity.choose_workers(args.workers, args.oversubscribe)
-    env = {**mpirun.environment(), stop.SUPERVISOR: stop.supervisor_name(),
+    workers = mpirun.choose_workers(args.workers, args.oversubscribe)
+    env = {**mpirun.environment(), **mpirun.supervision(),
            **failure.horovod_stall_check(args.stall_seconds)}
     # TensorFlow: by default each worker would start a thread for every core.
-    env.setdefault("TF_NUM_INTRAOP_THREADS", str(max(1, capacity.slots() // workers)))
+    env.setdefault("TF_NUM_INTRAOP_THREADS", str(max(1, mpirun.slots() // workers)))
     program = [*mpirun.PYTHON, "-m", "labs.launch.script", str(args.script), *args.arguments]
     evidence = failure.Evidence(args.stall_seconds, own_script=True)
     code = supervisor.supervise([*mpirun.command(workers, env), *program], env, None, evidence, is_mpirun=True,
@@ -284,10 +286,10 @@ def _handin(args: argparse.Namespace) -> None:
     """Write the zip; print what went in, and what is missing."""
     from labs.exercises import hand_ins
 
-    owner = student.student_id()
+    owner = environment.student_id()
     if not owner:
-        raise LabError(f"{student.VARIABLE} is not set, so nobody would know whose hand-in it is; "
-                       f"export {student.VARIABLE}=s1234 (your student number)")
+        raise LabError(f"{environment.STUDENT} is not set, so nobody would know whose hand-in it is; "
+                       f"export {environment.STUDENT}=s1234 (your student number)")
     path, hand_in, missing = hand_ins.pack(args.lab, owner, args.output)
     packed = [*(f"{question}: {one_line(saved.get('answer', 'the cell of your function'))}"
                 for question, saved in hand_in.answers.items()),

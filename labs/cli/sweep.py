@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from labs.launch import capacity, mpirun
-from labs.run import allocation, catalogue, cluster_state, command_line, terminal, usage
+from labs.launch import mpirun
+from labs.run import catalogue, cluster_state, command_line, resources, terminal, usage
 from labs.run.catalogue import Lab
 from labs.run.errors import LabError
 from labs.run.options import LAUNCH, check_name
-from labs.run.paths import ROOT, shown
+from labs.run.paths import ROOT, format_path
 from labs.run.sweeps import Cell, Sweep, cells, finished
-from labs.run.text import plural, printable_lines
+from labs.run.text import plural
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -97,14 +97,14 @@ def _skip_unless_fits(cell: Cell, oversubscribe: bool) -> Cell:
         reason = f"sets the links of a cluster; `labs cluster up`, then `labs cluster sweep {cell.lab} ...` runs it"
     elif cell.nodes > 1 and not _has_nodes(cell.nodes, each):
         reason = f"needs {cell.nodes} x {each} (nodes x tasks on each); --sbatch asks for them, `labs cluster` has them"
-    elif cell.workers > capacity.slots() and not oversubscribe:
-        reason = f"more workers than the {plural(capacity.slots(), 'core')}; --oversubscribe runs it"
+    elif cell.workers > mpirun.slots() and not oversubscribe:
+        reason = f"more workers than the {plural(mpirun.slots(), 'core')}; --oversubscribe runs it"
     return dataclasses.replace(cell, skipped=cell.skipped or reason)
 
 
 def _has_nodes(nodes: int, workers_on_each: int) -> bool:
     """Return whether mpirun spreads workers evenly over some nodes: it fills a node before the next."""
-    if granted := allocation.current():
+    if granted := resources.allocation():
         return granted.ntasks_per_node == (workers_on_each,) * nodes
     slots = list(mpirun.host_slots().values())
     return len(slots) >= nodes and set(slots) == {workers_on_each}
@@ -138,11 +138,11 @@ def _print_summary(lab: Lab, todo: Sequence[Cell], results_root: Path) -> None:
     names = {cell.name for cell in todo}
     runs = [record for record in records.read_all(lab.name, results_root) if record["run"] in names]
     if runs and (summary := studies.summary(lab.name, runs) or speed_tables.summary(runs)):
-        print(printable_lines(summary) + "\n")
+        print(summary + "\n")
     for title, figure in studies.figures(lab.name, runs):
         path = results_root / lab.name / f"{re.sub('[^a-z0-9]+', '-', title.lower()).strip('-')}.png"
         plots.save(figure, path)
-        print(f"plot: {shown(path)}")
+        print(f"plot: {format_path(path)}")
 
 
 def _keep_reference(todo: Sequence[Cell], results_root: Path, name: str) -> None:
@@ -151,7 +151,7 @@ def _keep_reference(todo: Sequence[Cell], results_root: Path, name: str) -> None
 
     folders = (results_root / cell.lab / cell.name for cell in todo if finished(cell, results_root))
     count = reference.keep(map(records.read, folders), name)
-    print(f"{plural(count, 'record')} kept in {shown(reference.FOLDER / name)}")
+    print(f"{plural(count, 'record')} kept in {format_path(reference.FOLDER / name)}")
 
 
 def _print_end(todo: Sequence[Cell], failed: int, results_root: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import io
-import os
 import zipfile
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -84,7 +83,7 @@ def read_mnist(path: str | Path) -> Arrays:
     """
     path = Path(path) / "mnist.npz" if Path(path).is_dir() else Path(path)
     try:
-        with os.fdopen(atomic.open_regular(path, LARGEST), "rb") as whole, np.load(whole, allow_pickle=False) as file:
+        with np.load(path, allow_pickle=False) as file:
             columns = [file[key] for key in ("x_train", "y_train", "x_test", "y_test")]
     except (OSError, ValueError, KeyError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
         raise LabError(f"{path} is not a valid mnist.npz ({error}); fetch it again or use --data embedded") from error

@@ -17,7 +17,7 @@ from labs.datasets.registry import DATASETS, Dataset, check_layout, get
 from labs.datasets.synthetic import DIGESTS, folder_digest, synthetic_folder
 from labs.run import atomic, paths, terminal
 from labs.run.errors import LabError
-from labs.run.text import one_line, printable
+from labs.run.text import one_line
 
 if TYPE_CHECKING:
     import requests
@@ -186,8 +186,8 @@ def _install(dataset: Dataset, archive: Path, home: Path) -> None:
     """Unpack into a temporary folder, write record.json, rename; delete the archive when it is unpacked or bad."""
     try:
         with atomic.folder(home) as fresh:
-            with terminal.ticking(f"unpacking {archive.name}"):
-                unpack(archive, fresh, 2 * dataset.images, 2 * dataset.unpacked)
+            terminal.note(f"unpacking {archive.name}")
+            unpack(archive, fresh, 2 * dataset.images, 2 * dataset.unpacked)
             check_layout(dataset, fresh)
             record = {"url": dataset.url, "digest": folder_digest(fresh),
                       "checksum": dataset.checksum or _checksum(archive, "sha256")}
@@ -215,22 +215,17 @@ def verify_dataset(name: str) -> str:
     if home.is_dir():
         if not record:
             raise LabError(f"{home} was not downloaded by `labs data fetch`: there is nothing to compare it with")
-        if _digest(home) != record["digest"]:
+        if folder_digest(home) != record["digest"]:
             raise LabError(f"{home} is not what was downloaded; remove it and fetch {name} again")
         lines.append(f"{name}: {home} is as downloaded from {record['url']} ({record['checksum']})")
     if (home := synthetic_folder(name)).is_dir():
-        if _digest(home) != DIGESTS[name]:
+        if folder_digest(home) != DIGESTS[name]:
             raise LabError(f"{home} is not what the kit generates with its pinned libraries; "
                            "remove it to generate it again")
         lines.append(f"{name}: {home} is as generated (sha256 {DIGESTS[name]})")
     if not lines:
         raise LabError(f"{name} has not been downloaded yet; `labs data fetch {name}` downloads it")
     return "\n".join(lines)
-
-
-def _digest(home: Path) -> str:
-    with terminal.ticking(f"reading {printable(home)}"):
-        return folder_digest(home)
 
 
 def listing() -> str:
@@ -241,7 +236,7 @@ def listing() -> str:
         synthetic = "generated" if synthetic_folder(dataset.name).is_dir() else "generated on first use"
         counts = f"{dataset.images:,}", f"{dataset.classes}"
         rows.append((dataset.name, *counts, size, _state(dataset), synthetic, dataset.licence))
-    return "\n".join([terminal.table(rows, left=True), "", terminal.folded(SYNTHETIC)])
+    return "\n".join([terminal.table(rows, left=True), "", SYNTHETIC])
 
 
 def _state(dataset: Dataset) -> str:

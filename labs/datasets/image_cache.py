@@ -7,6 +7,7 @@ import hashlib
 import mmap
 import os
 import shutil
+import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +19,7 @@ import psutil
 from labs.datasets import decode, verify
 from labs.run import resources
 from labs.run.errors import LabError
-from labs.run.paths import own_temporary_dir, temporary_dir
+from labs.run.paths import own_temporary_dir
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 """Identifies the current boot of the machine: after a crash, flags may be on the disk without their pixels."""
@@ -139,7 +140,7 @@ def _open(name: str, length: int) -> tuple[BinaryIO, np.ndarray]:
         # The map is never written to, but numpy exports memory to TensorFlow only if it is writable.
         return file, np.asarray(np.memmap(file, np.uint8, "r+"))
     except OSError as error:
-        raise LabError(f"cannot keep decoded images in {temporary_dir()} ({error.strerror}); "
+        raise LabError(f"cannot keep decoded images in {tempfile.gettempdir()} ({error.strerror}); "
                        "set TMPDIR to a folder on a disk of this machine") from error
 
 

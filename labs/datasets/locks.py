@@ -11,7 +11,7 @@ from filelock import Timeout
 
 from labs.run import paths, terminal
 from labs.run.errors import LabError
-from labs.run.lock import Lock
+from labs.run.run_lock import Lock
 
 PATIENCE = 3.0
 """Seconds to wait before a message names the holder of the lock."""

@@ -138,7 +138,7 @@ def check_layout(dataset: Dataset, home: Path) -> Path:
 
 def _own(dataset: Dataset, data: str) -> Path:
     """Return the folder that a student names, or the file for a data set of one file."""
-    home, shown = paths.named(data, "--data"), printable(data)
+    home, shown = paths.expand_home(data, "--data"), printable(data)
     try:
         if home.is_file() and dataset.filename in dataset.required:
             return home

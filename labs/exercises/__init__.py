@@ -25,8 +25,8 @@ from labs.exercises.grading import NoAnswerError, Question, Record, format_error
 from labs.exercises.guesses import judged
 from labs.results import records
 from labs.run import catalogue
+from labs.run.environment import student_id
 from labs.run.errors import LabError, quoted
-from labs.run.student import student_id
 from labs.run.text import printable
 
 __all__ = ["check", "entries", "judged", "runs", "show"]

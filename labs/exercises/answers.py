@@ -9,8 +9,8 @@ from typing import Any
 
 from labs.exercises.grading import Record
 from labs.run import atomic
+from labs.run.environment import student_id
 from labs.run.paths import work_dir
-from labs.run.student import student_id
 from labs.run.text import one_line
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from labs.exercises import child
 from labs.exercises.code_tasks import StudentFunction, Task, format_raised
 from labs.exercises.grading import NoAnswerError, NotInstalledError
-from labs.run import student
+from labs.run import environment
 from labs.run.text import printable
 
 SECONDS = 20
@@ -70,7 +70,7 @@ def grade(name: str, task: Task, cell: str, owner: str, container: Sequence[str]
         if line not in (0, first.line):
             raise NoAnswerError(f"the function given is not the `{function}` of its cell: define `{function}` in this "
                                 "cell")
-        rng = np.random.default_rng(student.personal_seed(f"{owner}/{name}"))
+        rng = np.random.default_rng(environment.personal_seed(f"{owner}/{name}"))
         return task.grade(StudentFunction(function, task.arguments, first.call, rng,
                                           lambda args: second().call(args), first.doc))
 

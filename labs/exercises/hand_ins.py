@@ -28,9 +28,9 @@ from labs import exercises
 from labs.results import records
 from labs.results.records import LabName, Record
 from labs.run import atomic, catalogue
+from labs.run.environment import STUDENT, STUDENT_ID
 from labs.run.errors import LabError, quoted
-from labs.run.paths import results_dir, shown, work_dir
-from labs.run.student import ID, VARIABLE
+from labs.run.paths import format_path, results_dir, work_dir
 from labs.run.text import plural
 
 MANIFEST, ANSWERS, NOTEBOOK, RECORDS = "manifest.json", "answers.json", "notebook.ipynb", "records.jsonl"
@@ -46,7 +46,7 @@ class Manifest(msgspec.Struct, frozen=True):
     """What a hand-in says about itself; `files` and the student's id are as trustworthy as the student."""
 
     lab: LabName
-    student: Annotated[str, msgspec.Meta(pattern=rf"^{ID}\Z")]
+    student: Annotated[str, msgspec.Meta(pattern=rf"^{STUDENT_ID}\Z")]
     created: str
     files: dict[Literal["answers.json", "notebook.ipynb", "records.jsonl"], str]
     """The sha256 of each file."""
@@ -184,7 +184,7 @@ def _add_answers(lab: str, student: str, files: dict[Any, bytes]) -> list[str]:
     """Add the answers and cells that `exercises.check` has saved; return what is missing."""
     saved = {name: exercises.answers.load(name) for name in exercises.entries(lab)}
     files[ANSWERS] = json.dumps({name: answer for name, answer in saved.items() if answer}, indent=1).encode()
-    return [f"{name}: {VARIABLE} was not {student} when its cell ran; run it again" if answer else
+    return [f"{name}: {STUDENT} was not {student} when its cell ran; run it again" if answer else
             f"{name}: no answer; write it in the notebook, and run its cell"
             for name, answer in saved.items() if not answer or answer["student"] != student]
 
@@ -193,22 +193,23 @@ def _add_notebook(lab: str, files: dict[Any, bytes]) -> list[str]:
     """Add the working copy as it was saved; return what is missing in it, and other notebooks of the lab."""
     path, mark = work_dir() / f"{lab}.ipynb", f'"{lab[:5]}.'
     copies = [each for each in sorted(work_dir().glob("*.ipynb")) if each.stem not in catalogue.lab_names()]
-    missing = [f"{shown(each)}: a notebook of {lab} that is not packed; only {path.name} is" for each in copies
+    missing = [f"{format_path(each)}: a notebook of {lab} that is not packed; only {path.name} is" for each in copies
                if mark in each.read_text(encoding="utf-8", errors="replace").replace("\\", "")]
     try:
         content = atomic.read_bytes(path, LARGEST)
         cells = [cell for cell in json.loads(content.decode("utf-8-sig"))["cells"]
                  if cell["cell_type"] == "code" and cell["source"]]
     except FileNotFoundError:
-        return [f"{shown(path)}: no such notebook; `labs notebook` makes it", *missing]
+        return [f"{format_path(path)}: no such notebook; `labs notebook` makes it", *missing]
     except (ValueError, TypeError, KeyError):
-        return [f"{shown(path)}: not a notebook; it is left out", *missing]
+        return [f"{format_path(path)}: not a notebook; it is left out", *missing]
     files[NOTEBOOK] = content
     if left := sum(cell.get("execution_count") is None for cell in cells):
-        missing.append(f"{shown(path)}: {left} of {len(cells)} cells have not run, or it has not been saved since")
+        missing.append(f"{format_path(path)}: {left} of {len(cells)} cells have not run, or it has not been saved "
+                       "since")
     answered = max((each.stat().st_mtime for each in work_dir().glob(f"answers/{lab[:5]}.*")), default=0)
     if path.stat().st_mtime < answered:
-        missing.append(f"{shown(path)}: older than your last answer; save the notebook")
+        missing.append(f"{format_path(path)}: older than your last answer; save the notebook")
     return missing
 
 
@@ -218,8 +219,8 @@ def _add_records(lab: str, student: str, files: dict[Any, bytes]) -> list[str]:
     used = {run for answer in json.loads(files[ANSWERS]).values() for run in answer["runs"]}
     packed = [record for age, record in enumerate(every, -len(every)) if age >= -MOST_RECORDS or record["run"] in used]
     files[RECORDS] = "\n".join(map(json.dumps, packed)).encode()
-    missing = [] if packed else [f"no record of {lab} in {shown(results_dir())}"]
+    missing = [] if packed else [f"no record of {lab} in {format_path(results_dir())}"]
     if others := [record["run"] for record in packed if record.get("student") != student]:
         missing.append(f"{plural(len(others), 'record')} without your id, such as {others[-1]}: "
-                       f"{VARIABLE} was not set when it was made")
+                       f"{STUDENT} was not set when it was made")
     return missing

@@ -13,7 +13,6 @@ from labs.exercises import child
 from labs.exercises.grading import NoAnswerError, require, shorten
 from labs.launch import mpirun
 from labs.launch.supervisor import Outcome, complete
-from labs.run import terminal
 from labs.run.paths import ROOT
 
 SECONDS = 60
@@ -33,9 +32,8 @@ def grade_step(cell: str) -> str:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "step.py").write_text(cell, encoding="utf-8")
-        with terminal.ticking("two workers take the steps ..."):
-            outcome = complete([*mpirun.command(2), *mpirun.PYTHON, PROGRAM, child.__file__, folder], SECONDS,
-                               _environment())
+        outcome = complete([*mpirun.command(2), *mpirun.PYTHON, PROGRAM, child.__file__, folder], SECONDS,
+                           _environment())
         reports = [json.loads(path.read_text()) if path.exists() else {}
                    for path in (folder / f"{rank}.json" for rank in range(2))]
     expect_run(reports, outcome)

@@ -6,8 +6,8 @@ from labs.run import lazy
 
 if TYPE_CHECKING:
     from labs.launch import elastic_hosts, resident
-    from labs.launch.capacity import check_slots, slots, visible_gpus
     from labs.launch.local import InterruptedAfterRecord, run
+    from labs.launch.mpirun import check_slots, slots, visible_gpus
     from labs.launch.sweep import run_sweep
 else:
     __getattr__, __dir__, __all__ = lazy.attach(__name__, __file__)

@@ -11,7 +11,7 @@ from pathlib import Path
 from shlex import quote
 
 from labs.launch import mpirun
-from labs.run import allocation, atomic
+from labs.run import atomic, resources
 from labs.run.errors import ERROR_PREFIX, NO_GLOO, LabError
 from labs.training.loopback import LEAVING_HOST, listen_on_loopback
 
@@ -29,7 +29,7 @@ def horovodrun(workers: int, folder: Path) -> list[str]:
     Raises:
         LabError: The workers would be on several nodes.
     """
-    granted = allocation.current()
+    granted = resources.allocation()
     if granted and granted.nodes > 1:
         raise LabError("the elastic study runs on one node; ask for -N 1, or add --study resume")
     write_hosts(folder, workers)

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from labs.run import command_line, speed_settings, stop
+from labs.run import command_line, environment, worker
 from labs.run.catalogue import load_lab
 
 OPTIONS = ["--mpi", "--IPEngine.init_mpi=", "--IPEngine.enable_nanny=False", "--timeout=60", "--log-level=40"]
@@ -19,7 +19,7 @@ OPTIONS = ["--mpi", "--IPEngine.init_mpi=", "--IPEngine.enable_nanny=False", "--
 
 def main() -> None:
     """Be a worker, with the GPU, the threads and the settings of a run's worker, but wait for a notebook's calls."""
-    stop.end_with_launcher()
+    worker.end_with_launcher()
     from ipyparallel.engine.app import IPEngine
 
     from labs.training import layout
@@ -27,7 +27,7 @@ def main() -> None:
     rank, size = (int(os.environ[f"OMPI_COMM_WORLD_LOCAL_{name}"]) for name in ("RANK", "SIZE"))
     layout.pin_gpu(rank, size)
     layout.set_threads(int(sys.argv[1]), size)
-    speed_settings.set_horovod_defaults(layout.has_nccl())
+    environment.set_horovod_defaults(layout.has_nccl())
     IPEngine.launch_instance(OPTIONS)
 
 

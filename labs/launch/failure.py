@@ -7,17 +7,16 @@ import math
 import re
 import signal
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from labs.run import heartbeat
 from labs.run.errors import EQUAL_STEPS, PROOF_PREFIX
-from labs.run.heartbeat import AwakeClock
+from labs.run.heartbeat import AwakeClock, Heartbeat
 from labs.run.text import one_line
 
 ERROR_LINE = re.compile(r"\b\w*Error: |\berror: |\bsignal \d")
 """Matches a line that names an error, in the output of any program."""
-WORKER_PREFIX = re.compile(r"^\[\d+\]<std(?:out|err)>:")
-"""The prefix that horovodrun adds to each line of a worker."""
 BOX = "-" * 60
 """The start of the first and of the last line of a message of Open MPI's launcher."""
 WORKER_ENDS = (
@@ -28,11 +27,6 @@ WORKER_ENDS = (
 """Open MPI's reports of the worker that ended first, and of how it ended."""
 LOST_NODE = re.compile(r"Remote host: +(\S+)|Remote daemon: .*? on node (\S+)")
 """Open MPI's reports, on either stream, that its launcher has lost its daemon on a node."""
-HARMLESS = re.compile(r"plm:ssh: Warning: setpgid\(")
-"""Open MPI's launcher prints this if a program on another node starts before the launcher is ready for it."""
-GLOO_ABORT = re.compile(r"terminate called .* 'gloo::")
-"""A worker prints this when an uncaught exception of Gloo aborts it. Horovod catches Gloo's exceptions during training,
-but not in `hvd.init`. There Gloo may time out, or a program that is no worker may connect to its port first."""
 STALL_WARNING = re.compile(r"stall_inspector\.cc:\d+\] One or more tensors")
 """Horovod's rank 0 prints this while some ranks wait for others, again and again."""
 MISSING = re.compile(r"Missing ranks:$|(?P<rank>\d+): \[(?P<tensors>.*)\]$")
@@ -46,7 +40,7 @@ SECONDS_OF_SILENCE = 4.0
 longer (mpirun's mpi_abort_delay)."""
 
 
-def of_program(code: int, errors: str) -> str:
+def explain_exit(code: int, errors: str) -> str:
     """Return why a program failed, as the end of a sentence that begins with the program's name.
 
     Args:
@@ -54,7 +48,7 @@ def of_program(code: int, errors: str) -> str:
         errors: The error stream; the last line that names an error counts, else the last line with any text.
     """
     if code < 0:
-        return _killed(-code)
+        return f"was killed by {signal.Signals(-code).name}"
     lines = [line.strip() for line in errors.splitlines() if line.strip(" -\0")]
     likely = [line for line in lines if ERROR_LINE.search(line)] or lines
     return likely[-1] if likely else f"exited with code {code} and printed nothing"
@@ -78,8 +72,13 @@ def horovod_stall_check(stall_seconds: float) -> dict[str, str]:
             "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "0"}
 
 
-def _killed(number: int) -> str:
-    return f"was killed by {signal.Signals(number).name}"
+@dataclass(frozen=True)
+class Heard:
+    """The last heartbeat of a rank, its time, and the time since which it shows the same step; on the clock."""
+
+    heartbeat: Heartbeat
+    time: float
+    moved: float
 
 
 class Evidence:
@@ -94,8 +93,8 @@ class Evidence:
     def __init__(self, stall_seconds: float, own_script: bool = False):
         self.stall_seconds, self.own_script = stall_seconds, own_script
         self.patience = stall_seconds * (10 if own_script else 2)
-        """The most seconds for which a worker may be silent, or work while the others wait for it. A worker of a lab
-        ends itself after `stall_seconds` without a step; twice that is for a stall that no worker detects."""
+        """The most seconds for which a worker may be silent, or work while the others wait for it, if it shows no
+        steps."""
         self.clock = AwakeClock(LONGEST_GAP)
         """The clock pauses while this process and its workers are stopped."""
         self.error = ""
@@ -103,10 +102,8 @@ class Evidence:
         self.error_time = 0.0
         """The time of that report, on `clock`."""
         self.launcher_message = ""
-        self.gloo_aborted = False
-        """Whether a worker has aborted because Gloo could not connect it to the others."""
-        self.last_beats: dict[int, tuple[heartbeat.Beat, float]] = {}
-        """The last heartbeat of each rank and its time; a rank that has left the run is removed."""
+        self.heard: dict[int, Heard] = {}
+        """By rank; a rank that has left the run is removed."""
         self.finish_time = math.inf
         """The time at which the last rank finished, on `clock`; infinite while any rank sends heartbeats."""
         self._stalls: dict[tuple[int, str], float] = {}
@@ -114,13 +111,73 @@ class Evidence:
         self._earlier_stalls: dict[tuple[int, str], float] = {}
         self._in_warning, self._warned = False, 0.0
         """Whether the next line may belong to a stall warning, and the time of the last warning."""
-        self._blocked, self._heard = False, 0.0
+        self._blocked, self._unblocked = False, 0.0
         """Whether the reader of the error stream is blocked, and the time at which it last went on."""
 
     def add_error(self, text: str) -> None:
         """Add the text of a worker's error line; only the first one counts."""
         if not self.error:
             self.error, self.error_time = text.strip(), self.clock.now()
+
+    def add_launcher_message(self, text: str) -> None:
+        """Add a line of the launcher's messages."""
+        self.launcher_message = f"{self.launcher_message} {text.strip()}".strip()
+
+    def extract_heartbeats(self, text: str) -> str:
+        """Take the heartbeats out of a line, and return the rest of it."""
+        for each in heartbeat.parse_line(text):
+            now, before = self.clock.now(), self.heard.get(each.rank)
+            if each.alive:
+                moved = before.moved if before and before.heartbeat.moved == each.moved else now
+                self.heard[each.rank] = Heard(each, now, moved)
+            else:
+                self.heard.pop(each.rank, None)
+            self.finish_time = math.inf if self.heard else now
+        return heartbeat.BEAT_LINE.sub("", text)
+
+    def seconds_since_finish(self) -> float:
+        """Return the seconds since the last rank finished the run; minus infinity while any rank sends heartbeats."""
+        return self.clock.now() - self.finish_time
+
+    @contextlib.contextmanager
+    def blocked(self) -> Iterator[None]:
+        """Do not count the time of this block as silence: a held terminal (Ctrl-S) blocks the heartbeats' reader."""
+        began, self._blocked = self.clock.now(), True
+        try:
+            yield
+        finally:
+            if self.clock.now() - began > LONGEST_GAP:
+                self._unblocked = self.clock.now()
+            self._blocked = False
+
+    def find_problem(self) -> str:
+        """Return a message if the run must be ended: a worker is silent, or takes no step; else an empty string."""
+        heard, now = [*self.heard.values()], self.clock.now()  # A copy: another thread adds to it.
+        if self._blocked or self.finish_time < math.inf:
+            return ""
+        if not heard:
+            return f"no worker has started in {now:.0f} s; `labs check` looks for the cause" * (now > SECONDS_TO_START)
+        silent = [each for each in heard if now - max(each.time, self._unblocked) > LONGEST_GAP]
+        moved = min((each.moved for each in heard if each.heartbeat.is_training), default=now)
+        idle = now - max(moved, self._unblocked)
+        if idle > self.stall_seconds and len(silent) < len(heard):
+            slowest = heartbeat.find_slowest(each.heartbeat for each in silent or heard)
+            return (f"{slowest}: has made no progress for {idle:.0f} s, the others are waiting for it "
+                    "(--stall-seconds); frozen, overloaded or lost")
+        return self._explain_silence(silent, now)
+
+    def _explain_silence(self, silent: list[Heard], now: float) -> str:
+        """Return a message if a silent worker, or all workers, have been silent for too long."""
+        patience = [self.patience if each.heartbeat.moved else max(self.patience, SECONDS_TO_START) for each in silent]
+        silences = [now - max(each.time, self._unblocked) for each in silent]
+        late = [each for each, limit, seconds in zip(silent, patience, silences, strict=True) if seconds > limit]
+        if not late:
+            return ""
+        most = max(silences)
+        if 1 < len(self.heard) == len(silent):
+            return (f"no worker has sent a heartbeat for {most:.0f} s: the launcher, all workers or the machine may be "
+                    f"frozen; last heartbeats: {self._positions(self.heard)}")
+        return f"{late[0].heartbeat}: no heartbeat for {most:.0f} s; frozen or overloaded"
 
     def note_stall(self, text: str) -> bool:
         """Read a line of the error stream, and return whether it belongs to a stall warning."""
@@ -151,82 +208,19 @@ class Evidence:
         waited = self.clock.now() - min(stalls.values()) + stall_check_seconds(self.stall_seconds)
         missing = {rank: set(tensors.split(", ")) for rank, tensors in stalls}
         late = [rank for rank, tensors in missing.items() if tensors == set().union(*missing.values())]
-        waiting = self._places({*self.last_beats} - {*late})
+        waiting = self._positions({*self.heard} - {*late})
         cure = EQUAL_STEPS if self.own_script else "frozen, overloaded or lost"
         if late:
-            return (f"{self._places(late)}: the other ranks have waited for {waited:.0f} s ({waiting}; "
+            return (f"{self._positions(late)}: the other ranks have waited for {waited:.0f} s ({waiting}; "
                     f"--stall-seconds); {cure}", waited / self.patience)
         return (f"the ranks have waited for each other for {waited:.0f} s ({waiting}; --stall-seconds); {EQUAL_STEPS}",
                 waited / self.stall_seconds)
 
-    def _places(self, ranks: Iterable[int]) -> str:
-        """Return the places of ranks from their last heartbeats; of more than four ranks, those of the first four."""
-        beats = dict(self.last_beats)  # A copy: another thread adds to it.
-        known = [str(beats[rank][0]) if rank in beats else f"rank {rank}" for rank in sorted(ranks)]
+    def _positions(self, ranks: Iterable[int]) -> str:
+        """Return where ranks are by their last heartbeats; of more than four ranks, the first four."""
+        heard = dict(self.heard)  # A copy: another thread adds to it.
+        known = [str(heard[rank].heartbeat) if rank in heard else f"rank {rank}" for rank in sorted(ranks)]
         return ", ".join(known[:4]) + ", ..." * (len(known) > 4)
-
-    @contextlib.contextmanager
-    def blocked(self) -> Iterator[None]:
-        """Do not count the time of this block as silence: a held terminal (Ctrl-S) blocks the heartbeats' reader."""
-        began, self._blocked = self.clock.now(), True
-        try:
-            yield
-        finally:
-            if self.clock.now() - began > LONGEST_GAP:
-                self._heard = self.clock.now()
-            self._blocked = False
-
-    def silence(self) -> str:
-        """Return a message if one worker, or every worker, has been silent for too long, else an empty string."""
-        beats, now = [*self.last_beats.values()], self.clock.now()
-        if self._blocked:
-            return ""
-        if not beats:
-            never = self.finish_time == math.inf and now > SECONDS_TO_START
-            return f"no worker has started in {now:.0f} s; `labs check` looks for the cause" * never
-        starting = max(self.patience, SECONDS_TO_START)
-        silences = [(now - max(when, self._heard), beat) for beat, when in beats]
-        most, silent = max(silences, key=lambda each: each[0])
-        if most <= (self.patience if silent.moved else starting):
-            return ""
-        if len(beats) > 1 and min(seconds for seconds, _ in silences) > self.patience / 2:
-            return (f"no worker has sent a heartbeat for {most:.0f} s: the launcher, all workers or the machine may be "
-                    f"frozen; last heartbeats: {self._places(self.last_beats)}")
-        return f"{silent}: no heartbeat for {most:.0f} s; frozen or overloaded"
-
-    def add_launcher_message(self, text: str) -> None:
-        """Add a line of the launcher's messages."""
-        self.launcher_message = f"{self.launcher_message} {text.strip()}".strip()
-
-    def extract_heartbeats(self, text: str) -> str:
-        """Take the heartbeats out of a line, and return the rest of it."""
-        for beat in heartbeat.parse_beats(text):
-            if beat.alive:
-                self.last_beats[beat.rank] = beat, self.clock.now()
-            else:
-                self.last_beats.pop(beat.rank, None)
-            self.finish_time = math.inf if self.last_beats else self.clock.now()
-        return heartbeat.BEAT_LINE.sub("", text)
-
-    def seconds_since_finish(self) -> float:
-        """Return the seconds since the last rank finished the run; minus infinity while any rank sends heartbeats."""
-        return self.clock.now() - self.finish_time
-
-    def silent_node(self, seconds: float) -> str:
-        """Return a message on a node that was silent for more than `seconds` while others were not, or "".
-
-        Silence ends with the last heartbeat of any node, so that it does not grow while this process is stopped.
-        """
-        beats = [*self.last_beats.values()]  # A copy: another thread adds to it.
-        last: dict[str, float] = {}
-        for beat, when in beats:
-            last[beat.host] = max(when, last.get(beat.host, when))
-        silent = min(last, key=lambda node: last[node], default=None)
-        if silent is None or (silence := max(last.values()) - last[silent]) <= seconds:
-            return ""
-        positions = "; ".join(f"rank {beat.rank}: {beat.position()}" for beat, _ in beats if beat.host == silent)
-        return (f"node {silent} has not been heard from for {silence:.0f} s ({positions}): its link is cut, or the "
-                "node is lost or frozen")
 
     def cause(self, code: int, folder: Path) -> str:
         """Return why the run in a folder failed, or an empty string if it did not.
@@ -237,24 +231,38 @@ class Evidence:
         """
         if code == 0 and (folder / "record.json").exists():
             return ""
-        silent = self.silent_node(max(self.stall_seconds / 2, SECONDS_OF_SILENCE))
-        return one_line(silent or self.error or self._lost_worker(folder / heartbeat.FOLDER)
-                        or self._lost_launcher(code))
+        return one_line(self._silent_node() or self.error or self._lost_worker(folder) or self._lost_launcher(code))
 
-    def _lost_worker(self, beats: Path) -> str:
+    def _silent_node(self) -> str:
+        """Return a message on a node that was silent for long while others were not, or "".
+
+        Silence ends with the last heartbeat of any node, so that it does not grow while this process is stopped.
+        """
+        heard = [*self.heard.values()]
+        last = {each.heartbeat.host: each.time for each in sorted(heard, key=lambda each: each.time)}
+        silent = min(last, key=lambda node: last[node], default="")
+        silence = max(last.values(), default=0.0) - last.get(silent, 0.0)
+        if silence <= max(self.stall_seconds / 2, SECONDS_OF_SILENCE):
+            return ""
+        positions = "; ".join(f"rank {each.heartbeat.rank}: {each.heartbeat.position()}" for each in heard
+                              if each.heartbeat.host == silent)
+        return (f"node {silent} has not been heard from for {silence:.0f} s ({positions}): its link is cut, or the "
+                "node is lost or frozen")
+
+    def _lost_worker(self, folder: Path) -> str:
         """Return which worker ended without an error line, from the launcher's message and the last heartbeat."""
         match = next(filter(None, (re.search(end, self.launcher_message) for end in WORKER_ENDS)), None)
         if not match:
             return ""
         end = match.groupdict()
         rank, node = int(end["rank"]), end.get("node", "an unnamed node")
-        worker = next((str(beat) for beat in heartbeat.read_beats(beats) if beat.rank == rank),
-                      f"rank {rank} on {node}")
+        # A file is newer than what was heard.
+        known = {each.rank: each for each in (*(each.heartbeat for each in self.heard.values()),
+                                              *heartbeat.read_folder(folder / heartbeat.FOLDER))}
+        worker = known.get(rank, f"rank {rank} on {node}")
         if "signal" not in end:
             return f"{worker}: exited before the run ended, with code {end.get('code', 0)} and no error message"
         killer = signal.Signals(int(end["signal"]))
-        if killer is signal.SIGABRT and self.gloo_aborted:
-            return f"{worker}: Gloo could not connect the workers; run the same command again"
         # The kernel's out-of-memory killer sends SIGKILL; oneDNN and C++ crash when an allocation fails.
         hint = {signal.SIGKILL: "; out of memory? Then lower --batch-size"} | dict.fromkeys(
             (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS), "; a crash in compiled code, or out of memory")
@@ -262,12 +270,12 @@ class Evidence:
 
     def _lost_launcher(self, code: int) -> str:
         """Return how the launcher ended, where no worker is known to be the cause."""
-        last = f"; last heartbeats: {self._places(self.last_beats)}" if self.last_beats else ""
+        last = f"; last heartbeats: {self._positions(self.heard)}" if self.heard else ""
         if last and (match := LOST_NODE.search(self.launcher_message)):
             return f"node {match[1] or match[2]} is lost: the launcher's daemon there has ended{last}"
         message = f": {self.launcher_message}" if self.launcher_message else ""
         if code < 0:
-            return f"the launcher {_killed(-code)}{message}{last}"
+            return f"the launcher {explain_exit(code, '')}{message}{last}"
         if code == 0:
             return f"the launcher ended with code 0, but the run has written no record{message}{last}"
         hint = "; `labs check` looks for the cause"

@@ -12,13 +12,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
 
-from labs.launch import capacity, failure, mpirun, supervisor
+from labs.launch import failure, mpirun, supervisor
 from labs.results import records
-from labs.run import catalogue, cluster_state, command_line, environment, paths, run_lock, stop, terminal, usage
+from labs.run import catalogue, cluster_state, command_line, environment, paths, resources, run_lock, terminal
 from labs.run.catalogue import Lab
-from labs.run.errors import Interrupted, LabError, quoted
+from labs.run.errors import Interrupted, LabError
 from labs.run.options import Options
-from labs.run.student import student_id
 from labs.run.text import plural
 
 FEWEST = 256
@@ -53,20 +52,19 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     lab = catalogue.load_lab(lab)
     arguments = command_line.to_argv(args) if dataclasses.is_dataclass(args) else list(args)
     config, options = command_line.parse_run(lab, arguments, launches=True)
-    if student_id():  # Workers that have started already may have another id in their environment.
+    if environment.student_id():  # Workers that have started already may have another id in their environment.
         arguments += ["--seed", str(config.seed)]
     named, options, chosen = options.name, run_lock.resumed(lab.name, options), workers is not None
     runs = options.results_root / lab.name
     if options.resume and options.name and workers is None:
         workers = run_lock.started_with(runs / options.name).get("workers") or None
-    workers = capacity.choose_workers(workers, oversubscribe)
+    workers = mpirun.choose_workers(workers, oversubscribe)
     if options.resume and not options.name:
         terminal.note(f"no run of {lab.name} is interrupted and idle; a new one starts")
-    with contextlib.ExitStack() as held:
-        folder = held.enter_context(run_lock.reserved(lab.name, options, workers))
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(run_lock.reserved(lab.name, options, workers))
         if options.name:
             _refuse_run(lab, config, folder, options, workers)
-        held.enter_context(run_lock.launching(folder))
         _refuse_config(lab, config, workers)
         epochs, warmup = getattr(config, "epochs", 0), getattr(config, "warmup_epochs", 0)
         if announce and warmup > epochs:
@@ -78,9 +76,9 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
             return records.read(folder)
         launcher = lab.launcher(config, workers, folder)
         if announce:
-            alone = chosen or options.resume or lab.one_worker(config)
-            if advice := "" if alone else capacity.unused_cores(workers):
-                terminal.note(advice)
+            is_chosen = chosen or options.resume or lab.one_worker(config) or resources.allocation()
+            if not is_chosen and not mpirun.visible_gpus() and workers < (free := mpirun.slots()):
+                terminal.note(f"{plural(workers, 'worker')}; `--workers {free}` uses all {free} cores")
             terminal.note(f"starting {plural(workers, 'worker')} ...")
         try:
             _launch(lab, launcher, workers, arguments, log, options.stall_seconds, folder)
@@ -102,9 +100,7 @@ def _refuse_run(lab: Lab, config: Any, folder: Path, options: Options, workers: 
     run_lock.refuse_held(folder)
     run_lock.refuse_taken(lab.name, folder, options, config, workers)
     if options.resume and not run_lock.is_saved(folder):
-        others = [path.parent.name for path in folder.parent.glob("*/checkpoints")]
-        terminal.note(f"run {quoted(folder.name)} of {lab.name} has saved nothing and starts from the beginning"
-                      f"{usage.suggestion(folder.name, others)}")
+        terminal.note(f"run {folder.name!r} of {lab.name} has saved nothing and starts from the beginning")
 
 
 def _refuse_config(lab: Lab, config: Any, workers: int) -> None:
@@ -144,8 +140,7 @@ def _launch(lab: Lab, launcher: list[str] | None, workers: int, arguments: Seque
     Raises:
         LabError: The run failed.
     """
-    env = {**mpirun.environment(bar=log is None), **lab.environment, **_module_path(lab),
-           stop.SUPERVISOR: stop.supervisor_name()}
+    env = {**mpirun.environment(bar=log is None), **mpirun.supervision(), **lab.environment, **_module_path(lab)}
     if launcher is None:
         # Set here, since a run in this process (a notebook) may have left its own limits.
         env |= failure.horovod_stall_check(stall_seconds)

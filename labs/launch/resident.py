@@ -30,8 +30,7 @@ from ipyparallel import AsyncResult, Client, DirectView
 from IPython import get_ipython
 from IPython.display import publish_display_data
 
-from labs.launch import capacity, engine, failure, local, mpirun, supervisor
-from labs.launch.tmpdir import private_tmpdir
+from labs.launch import engine, failure, local, mpirun, supervisor
 from labs.run import environment, fields, worker
 from labs.run.catalogue import Lab
 from labs.run.errors import Interrupted, LabError
@@ -65,7 +64,7 @@ def start(workers: int = 2, threads: int = 0) -> Workers:
     if _running:
         _running.stop()
     environment.refuse_harmful()
-    capacity.choose_workers(workers, oversubscribe=False)
+    mpirun.choose_workers(workers, oversubscribe=False)
     if mpirun.nodes() > 1:
         raise LabError("resident workers share one node, and this job has several; use labs.launch.local.run")
     print(f"starting {plural(workers, 'worker')} ...", flush=True)
@@ -118,9 +117,8 @@ class Workers:
 
     def _start(self, threads: int) -> None:
         """Start controller and engines, and connect to them."""
-        folder = self._opened.enter_context(private_tmpdir(os.environ)).get("TMPDIR")
-        if folder is None:
-            raise LabError(f"cannot make a folder in {tempfile.gettempdir()}; free some space, or set TMPDIR")
+        folder = self._opened.enter_context(
+            tempfile.TemporaryDirectory(prefix="labs-keys-", ignore_cleanup_errors=True))
         env = mpirun.environment(bar=False) | STALL_LIMITS
         env |= {"IPYTHONDIR": f"{folder}/ipython", "IPP_PROFILE_DIR": f"{folder}/ipython/profile", "IPP_CLUSTER_ID": ""}
         self._open([*mpirun.PYTHON, *CONTROLLER], env)

@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Iterable
 from types import FrameType, TracebackType
 
-from labs.run import heartbeat, stop, worker
+from labs.run import heartbeat, worker
 from labs.run.errors import EQUAL_STEPS
 from labs.run.paths import ROOT
 
@@ -24,13 +24,13 @@ NOT_THE_STUDENTS = tuple(f"{folder}{os.sep}" for folder in (sys.prefix, ROOT / "
 
 def main() -> None:
     """Run the script that the first argument names."""
-    stop.end_with_launcher()
+    worker.end_with_launcher()
     sys.argv = sys.argv[1:]
     script = sys.argv[0]
     folder = os.path.dirname(os.path.abspath(script))
     sys.path.insert(0, folder)
     main_thread = threading.get_ident()
-    heartbeat.send_beats(lambda: _line(script, folder, traceback.walk_stack(sys._current_frames()[main_thread])))
+    heartbeat.start(lambda: _line(script, folder, traceback.walk_stack(sys._current_frames()[main_thread])))
     try:
         runpy.run_path(script, run_name="__main__")
     except BaseException as problem:

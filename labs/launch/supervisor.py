@@ -20,10 +20,11 @@ from typing import IO, cast
 import psutil
 
 from labs.launch import failure
-from labs.launch.tmpdir import private_tmpdir
-from labs.run import stop, terminal
+from labs.run import terminal, worker
 from labs.run.errors import ERROR_PREFIX, Interrupted
 
+WORKER_PREFIX = re.compile(r"^\[\d+\]<std(?:out|err)>:")
+"""The prefix that horovodrun adds to each line of a worker."""
 SECONDS_TO_SAVE = 20.0
 SECONDS_TO_END = 5.0
 SECONDS_AFTER_ERROR = 2.0
@@ -41,17 +42,14 @@ POLL_SECONDS = 0.3
 def started(command: Sequence[str], env: Mapping[str, str] | None = None,
             folder: Path | None = None) -> Iterator[subprocess.Popen]:
     """Run a program during the block; if the block or this process ends, in any way, its processes end too."""
-    environ = os.environ if env is None else env
-    with private_tmpdir(environ) as variables:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
-                                   env={**environ, **variables}, cwd=folder, start_new_session=True,
-                                   preexec_fn=stop.end_with_parent)
-        try:
-            with _stopped_together(process):
-                yield process
-        finally:
-            _end(process)
-            _kill_session(process.pid)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                               env=env, cwd=folder, start_new_session=True, preexec_fn=worker.end_with_parent)
+    try:
+        with _stopped_together(process):
+            yield process
+    finally:
+        _end(process)
+        _kill_session(process.pid)
 
 
 @contextlib.contextmanager
@@ -105,7 +103,7 @@ class Outcome:
         """Why the program failed, as the end of a sentence that begins with its name."""
         if self.code is None:
             return f"had not ended after {self.seconds:.0f} s"
-        return failure.of_program(self.code, self.err)
+        return failure.explain_exit(self.code, self.err)
 
 
 def finish(process: subprocess.Popen, seconds: float) -> Outcome:
@@ -139,10 +137,7 @@ def supervise(command: Sequence[str], env: Mapping[str, str], log: IO[str] | Non
     """
     readers = []
     try:
-        # Show the seconds on a terminal only: a notebook would keep them in its output.
-        shown = log is None and terminal.columns(sys.stderr)
-        with (noted_signals(*stop.REQUESTS) as requests, started(command, env) as process,
-              terminal.ticking("labs: running,") if shown else contextlib.nullcontext()):
+        with noted_signals(*worker.REQUESTS) as requests, started(command, env) as process:
             readers = pass_output_on(process, log, evidence)
             _wait(process, evidence, requests, is_mpirun)
             if requests.count and is_mpirun and saves and process.poll() is None:
@@ -184,7 +179,7 @@ def _wait(process: subprocess.Popen, evidence: failure.Evidence, requests: Reque
             terminal.note(stall)
         noted = bool(stall)
         # mpirun waits forever for a node that does not respond.
-        if problem := evidence.silence() or stall * (share > 1):
+        if problem := evidence.find_problem() or stall * (share > 1):
             evidence.add_error(problem)
         has_failed = evidence.error and evidence.clock.now() - evidence.error_time > SECONDS_AFTER_ERROR
         if has_failed or evidence.seconds_since_finish() > SECONDS_AFTER_WORKERS:
@@ -194,16 +189,13 @@ def _wait(process: subprocess.Popen, evidence: failure.Evidence, requests: Reque
 def _pass_on(source: BufferedReader, target: IO[str], evidence: failure.Evidence, errors: bool) -> None:
     """Forward a stream; withhold the error stream's error lines and the launcher's boxed messages: they are evidence.
 
-    A progress bar is shown on the terminal's live line. A closed terminal takes no more output, but the stream must
-    still be read: workers that save would block.
+    A closed terminal takes no more output, but the stream must still be read: workers that save would block.
     """
     in_box = False
     for text in _chunks(source):
-        text = failure.WORKER_PREFIX.sub("", text)
+        text = WORKER_PREFIX.sub("", text)
         if errors:
             text = evidence.extract_heartbeats(text)
-            if failure.GLOO_ABORT.search(text):
-                evidence.gloo_aborted = True
             if evidence.note_stall(text):
                 continue
         elif failure.LOST_NODE.search(text):
@@ -214,15 +206,10 @@ def _pass_on(source: BufferedReader, target: IO[str], evidence: failure.Evidence
             evidence.add_launcher_message(text)
         elif errors and ERROR_PREFIX in text:
             evidence.add_error(text.split(ERROR_PREFIX, 1)[1])
-        elif not (errors and failure.HARMLESS.search(text)):
+        elif text:
             # If its reader has gone or its disk is full, `labs` says so at the end.
             with contextlib.suppress(OSError, ValueError), evidence.blocked() if errors else contextlib.nullcontext():
-                if target is sys.stderr and text.endswith("\r"):
-                    terminal.live.show(text.strip())
-                else:
-                    terminal.live.write(text, target)
-    if errors:
-        terminal.live.show("")
+                terminal.write(text, target)
 
 
 def _chunks(source: BufferedReader) -> Iterator[str]:
@@ -276,7 +263,7 @@ def _ask_to_save(process: subprocess.Popen, evidence: failure.Evidence, requests
     """Have the workers save and stop after the current step, and wait a while for it."""
     with contextlib.suppress(OSError):  # The terminal has been closed.
         terminal.note("saving; Ctrl-C again ends the run at once")
-    process.send_signal(stop.SIGNAL)  # mpirun passes it on to the workers on all nodes.
+    process.send_signal(worker.SIGNAL)  # mpirun passes it on to the workers on all nodes.
     _wait(process, evidence, requests, obeyed=1, seconds=SECONDS_TO_SAVE)
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from labs.run import atomic, stop
+from labs.run import atomic, worker
 from labs.run.errors import LabError
 from labs.run.paths import ROOT, python_path
 
@@ -159,5 +159,5 @@ def _step(state: dict[str, np.ndarray], images: np.ndarray, labels: np.ndarray, 
 
 
 if __name__ == "__main__":
-    stop.end_with_parent(signal.SIGKILL)
+    worker.end_with_parent(signal.SIGKILL)
     train(Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]))

@@ -20,8 +20,8 @@ from typing import Any
 
 import psutil
 
+from labs.run.environment import FOR_MEMORY
 from labs.run.errors import LabError, first_line, is_out_of_memory
-from labs.run.speed_settings import FOR_MEMORY
 
 SAMPLE_SECONDS = 0.005
 """Seconds between two samples of the process's memory."""

@@ -10,7 +10,7 @@ from labs.results import records, reference
 from labs.results.tables import heading, known
 from labs.run import catalogue, terminal
 from labs.run.errors import LabError
-from labs.run.paths import shown
+from labs.run.paths import format_path
 from labs.run.text import printable
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def load(lab: str | None, root: Path, set_name: str | None = None) -> pd.DataFra
     name = "*" if lab is None else lab if lab in recorded else catalogue.resolve(lab)
     runs = reference.read_all(set_name, name) if set_name else records.read_all(name, root)
     if not runs:
-        raise LabError(f"no runs{f' of {name}' if lab else ''} in {set_name or shown(root)}; "
+        raise LabError(f"no runs{f' of {name}' if lab else ''} in {set_name or format_path(root)}; "
                        f"`labs run {name if lab else 'lab10'} --workers 2` makes one")
     frame = records.table(runs)
     validated = [record["history"][-1].get("val_accuracy") if record["history"] else None for record in runs]

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from labs.measure import throughput, timeline
 from labs.results import curves, records
-from labs.run import atomic, environment, heartbeat, student, terminal
-from labs.run.paths import shown
+from labs.run import atomic, environment, heartbeat, terminal
+from labs.run.paths import format_path
 
 if TYPE_CHECKING:
     from labs.training.workers import Job
@@ -54,7 +54,7 @@ def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | Non
         "metrics": metrics,
         "tables": tables or {},
     }
-    record |= {"student": owner} if (owner := student.student_id()) else {}
+    record |= {"student": owner} if (owner := environment.student_id()) else {}
     record = json.loads(json.dumps(record, default=str))  # As it will be read.
     record["digest"] = records.digest(record)
     if job.rank == 0:
@@ -62,7 +62,7 @@ def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | Non
             curves.save(curves.curves([record]), job.folder / "curves.png")
         atomic.write_json(job.folder / "record.json", record)
         shutil.rmtree(job.folder / heartbeat.FOLDER, ignore_errors=True)
-    job.print_once("\n" + closing(record) + f"\n\n{'curves and ' if history else ''}record: {shown(job.folder)}")
+    job.print_once("\n" + closing(record) + f"\n\n{'curves and ' if history else ''}record: {format_path(job.folder)}")
     return record
 
 
@@ -82,7 +82,7 @@ def _timeline(job: Job) -> list[dict]:
     from labs.training.hvd_ops import TIMELINE
 
     rows = exchanged(job)
-    job.print_once(f"\n{_messages(rows)}\n(timeline for ui.perfetto.dev: {shown(job.folder / TIMELINE)})")
+    job.print_once(f"\n{_messages(rows)}\n(timeline for ui.perfetto.dev: {format_path(job.folder / TIMELINE)})")
     return rows
 
 
@@ -103,7 +103,7 @@ def closing(record: records.Record) -> str:
         return lines
     amounts = ", ".join(f"{name.split('_')[1]} {value:.2f} s" for name, value in metrics.items()
                         if name.startswith("ledger_") and name != "ledger_wall_seconds")
-    return f"{lines}\n\n" + terminal.folded(f"an epoch of {metrics['ledger_wall_seconds']:.2f} s: {amounts}", 2)
+    return f"{lines}\n\n" + f"an epoch of {metrics['ledger_wall_seconds']:.2f} s: {amounts}"
 
 
 def _messages(rows: Sequence[dict[str, Any]]) -> str:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from labs.results import records, scaling, tables
-from labs.run import terminal
 from labs.run.text import plural
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ def compared(runs: pd.DataFrame, varying: list[str]) -> Iterator[Speeds]:
 def summary(runs: Iterable[records.Record]) -> str:
     """Return the tables that some runs allow, as text for a terminal."""
     grids = [speeds.grid() for speeds in compared(*frame(runs))]
-    return "\n\n".join(f"{each.text()}\n{terminal.folded(f'({each.note})', 1)}" for each in grids)
+    return "\n\n".join(f"{each.text()}\n({each.note})" for each in grids)
 
 
 def against_one_worker(record: dict[str, Any], results_root: Path, free: Collection[str]) -> str:

@@ -1,12 +1,8 @@
 """A run's lab, options, names, files, lock, heartbeat and errors."""
 
-from labs.run import shadows
+from typing import TYPE_CHECKING
 
-shadows.refuse_standard()  # Before the next import, which needs several of Python's modules.
-
-from typing import TYPE_CHECKING  # noqa: E402
-
-from labs.run import lazy  # noqa: E402
+from labs.run import lazy
 
 if TYPE_CHECKING:
     from labs.run import atomic, fields, heartbeat

@@ -22,8 +22,8 @@ from filelock import Timeout
 
 from labs.run import atomic, resources
 from labs.run.errors import ERROR_PREFIX, LabError, quoted
-from labs.run.lock import Lock
-from labs.run.paths import named
+from labs.run.paths import expand_home
+from labs.run.run_lock import Lock
 
 FOLDER = "LABS_CLUSTER"
 """The variable that names the cluster's folder; a second cluster needs a second folder."""
@@ -76,7 +76,7 @@ class Cluster:
 def folder(environ: Mapping[str, str] = os.environ) -> Path:
     """Return the folder of this user's cluster: `LABS_CLUSTER`, else one in the folder of temporary files."""
     default = Path(tempfile.gettempdir()) / f"labs-cluster-{os.getuid()}"
-    return named(environ.get(FOLDER) or default, FOLDER).absolute()
+    return expand_home(environ.get(FOLDER) or default, FOLDER).absolute()
 
 
 def address(host: str) -> str:
@@ -104,14 +104,14 @@ def head_process() -> psutil.Process | None:
         pid, began = map(int, atomic.read_text(folder() / "head.pid").split())
         process = psutil.Process(pid)
         # A later process may have the same number.
-        return process if resources.began(pid) == began else None
+        return process if resources.start_ticks(pid) == began else None
     except (OSError, ValueError, psutil.NoSuchProcess):
         return None
 
 
 def record_head(head: psutil.Process) -> None:
     """Record the PID of the cluster's first process, as seen outside."""
-    atomic.write_text(folder() / "head.pid", f"{head.pid} {resources.began(head.pid)}\n")
+    atomic.write_text(folder() / "head.pid", f"{head.pid} {resources.start_ticks(head.pid)}\n")
 
 
 def current() -> Cluster | None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-from labs.run import fields, run_lock, student, usage
+from labs.run import environment, fields, run_lock, usage
 from labs.run.catalogue import Lab
 from labs.run.options import LAUNCH, Options
 
@@ -50,7 +50,7 @@ def parse(lab: Lab, words: Sequence[str], launches: bool = False,
     saved = {**begun.get("config", {}), **begun.get("options", {})}
     given = {name: value for name, value in saved.items() if value is not None} | given_options(lab, words, launches)
     default = lab.presets[given.get("preset", Options.preset)]
-    config = _replace(dataclasses.replace(default, seed=student.default_seed(default.seed)), given)
+    config = _replace(dataclasses.replace(default, seed=environment.default_seed(default.seed)), given)
     options = _replace(Options(), given)
     fields.check(config)
     fields.check(options)
@@ -126,7 +126,7 @@ def to_argv(config: Any) -> list[str]:
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         # A student's runs have another default seed, and a Config keeps its own.
-        if value == field.default and not (field.name == "seed" and student.student_id()):
+        if value == field.default and not (field.name == "seed" and environment.student_id()):
             continue
         option = field.name.replace("_", "-")
         argv += [f"--{'' if value else 'no-'}{option}"] if isinstance(value, bool) else [f"--{option}", str(value)]

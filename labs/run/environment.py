@@ -1,37 +1,80 @@
-"""The surroundings of a run: environment variables, Keras's settings and installed packages that break it, slow it down
-or falsify its results.
+"""The environment of a run: variables and packages that break it or falsify its results, and settings that speed it up.
 
-`labs check` reports all of them; a run refuses those that break it before it starts.
+`labs check` reports all of them; a run refuses those that break it before it starts. A setting is here only if it makes
+a network of `make bench` more than 3 % faster, or a start a second shorter; docs/speed.md has the measurements. Each is
+a default: a value that the student has set stays.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import gc
+import hashlib
+import importlib.util
 import json
 import os
 import re
-import site
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labs.run import shadows, student
-from labs.run.errors import LabError
-from labs.run.paths import ROOT, check_working_folder, python_path, shown
-from labs.run.text import printable
+from labs.run.errors import LabError, quoted
+from labs.run.paths import ROOT, check_working_folder, format_path, python_path
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
 
-
+ENVIRONMENT = {
+    # TensorFlow does so by itself where the processor has instructions for neural networks (VNNI).
+    "TF_ENABLE_ONEDNN_OPTS": "1",
+    # Horovod: a rank that waits for the others gives its core to their training threads instead of spinning on it.
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+    # glibc asks for pages of 2 MiB: a step passes over weights and gradients many times.
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+    # Between nodes, Open MPI asks before it sends more than 64 KiB. Two nodes that send to each other at once wait for
+    # answers that queue behind their own data: the two directions of the link work one after the other.
+    **dict.fromkeys(("OMPI_MCA_btl_tcp_eager_limit", "OMPI_MCA_btl_tcp_rndv_eager_limit",
+                     "OMPI_MCA_btl_tcp_max_send_size"), str(16 * 2**20)),
+}
+"""Read when TensorFlow and MPI load; GLIBC_TUNABLES when a process starts, so it holds for the workers that a command
+starts."""
+FOR_MEMORY = {"TF_ENABLE_ONEDNN_OPTS": "0", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"}
+"""For a study of memory: oneDNN keeps rearranged copies of the tensors, which a GPU does not; and memory in huge pages
+is counted in whole pages."""
+CYCLE_MS = 0.1
+"""Horovod's cycle: milliseconds for which it collects tensors before it exchanges them. Its default of 1 is longer than
+a step of a small model. Over MPI, where waiting workers spin anyway, a short cycle costs nothing; over Gloo, 40 % of
+a core per worker."""
+FUSION_MB = 1
+"""Horovod's fusion threshold: MiB of tensors that it collects into one message. Larger tensors are sent alone, without
+a copy. With the default of 128 they are copied into a buffer with the others and back, by cores that have a model to
+train."""
+HOROVOD_DEFAULTS = {"HOROVOD_CPU_OPERATIONS": "mpi", "HOROVOD_CYCLE_TIME": "1.0",
+                    "HOROVOD_FUSION_THRESHOLD": str(128 * 2**20)}
+UNUSED = ("sklearn", "matplotlib", "IPython", "cv2")
+"""Packages that Keras imports where they are installed, for wrappers and plots that no lab uses. They make its
+import a second longer. A lab can import them after TensorFlow."""
+KERAS_DEFAULTS: dict[str, Any] = {"floatx": "float32", "image_data_format": "channels_last", "epsilon": 1e-7}
+"""The settings in keras.json that change what a model computes; KERAS_BACKEND overrides the backend."""
 RELEASE = "RELEASE"
 """The file of a release that holds its commit: `make release` writes it, because a release has no history."""
+RECORDED = re.compile(r"TF_(XLA_FLAGS|DETERMINISTIC_OPS|CUDNN_\w+|(EN|DIS)ABLE_(?!ONEDNN_OPTS)\w+)|XLA_FLAGS"
+                      r"|NVIDIA_TF32_OVERRIDE|(ONEDNN|DNNL)_\w+")
+"""Variables that may change what TensorFlow computes, or how fast, and that a record shows nowhere else. Other names
+that begin with TF_ are Terraform's, and may hold secrets."""
+STUDENT = "LABS_STUDENT"
+"""The variable with a student's id: it is in the records of the student's runs and seeds them."""
+STUDENT_ID = r"[A-Za-z0-9][A-Za-z0-9_.+=-]{0,99}"
+"""A student's id: a part of file names and tables that means nothing to a shell or a spreadsheet."""
+_horovod_read: dict[str, str] = {}
+"""The environment that Horovod read when the kit started it in this process."""
 
 
 @dataclass(frozen=True)
@@ -43,39 +86,26 @@ class Rule:
     """"fail": a run refuses it; "warn": only `labs check` reports it."""
     cause: str
     """What it does; follows NAME=value in the line."""
-    wrong: Callable[[str], bool]
+    wrong: Callable[[str], bool] = bool
 
 
-def _true(value: str) -> bool:
+def _is_true(value: str) -> bool:
     return value.lower() in ("1", "true", "yes", "on")
 
 
 RULES = [
-    Rule("TF_USE_LEGACY_KERAS", "fail", "makes TensorFlow load Keras 2, and the labs need Keras 3",
-         lambda value: value in ("1", "true", "True")),
+    Rule("TF_USE_LEGACY_KERAS", "fail", "makes TensorFlow load Keras 2, and the labs need Keras 3", _is_true),
     Rule("KERAS_BACKEND", "fail", "makes Keras use a backend other than TensorFlow",
          lambda value: value not in ("", "tensorflow")),
-    Rule("KERAS_MAX_EPOCHS", "fail", "makes Keras end training early", bool),
-    Rule("KERAS_MAX_STEPS_PER_EPOCH", "fail", "makes Keras end an epoch early", bool),
-    Rule("PYTHONWARNINGS", "fail", "turns warnings into errors, and TensorFlow warns when it loads",
-         lambda value: "error" in value),
+    Rule("KERAS_MAX_EPOCHS", "fail", "makes Keras end training early"),
+    Rule("KERAS_MAX_STEPS_PER_EPOCH", "fail", "makes Keras end an epoch early"),
     Rule("PYTHONOPTIMIZE", "fail", "removes docstrings, without which TensorFlow does not load",
          lambda value: value.isdigit() and int(value) >= 2),
-    Rule("PYTHONDONTWRITEBYTECODE", "warn", "makes every start compile TensorFlow's Python code again, for 12 s", bool),
     Rule("HOROVOD_CPU_OPERATIONS", "fail", "crashes workers that are connected by MPI (some labs have --backend gloo)",
          lambda value: value.lower() == "gloo" and "HOROVOD_RANK" not in os.environ),  # horovodrun sets both.
-    Rule("HOROVOD_CYCLE_TIME", "warn", "delays every message by that many milliseconds (Horovod's default: 1)",
-         lambda value: bool(re.fullmatch(r"[1-9]\d+(\.\d*)?", value))),
-    Rule("HOROVOD_CYCLE_TIME", "fail", "is not a number of milliseconds",
-         lambda value: bool(value) and not re.fullmatch(r"[0-9]+(\.[0-9]*)?", value)),
-    Rule("HOROVOD_FUSION_THRESHOLD", "fail", "is not a number of bytes",
-         lambda value: bool(value) and not re.fullmatch(r"[0-9]+", value)),
-    Rule("HOROVOD_TIMELINE", "warn", "makes every run write all its messages into one file (for one run: --timeline)",
-         bool),
-    Rule("HOROVOD_AUTOTUNE", "warn", "changes Horovod's settings while a run is measured", _true),
-    Rule(student.VARIABLE, "fail", "is not a student's id (letters, digits, '-', '_' and '.')",
-         lambda value: bool(value) and not student.is_id(value)),
-    Rule("HOROVOD_STALL_CHECK_DISABLE", "warn", "lets workers wait forever for one that never comes", _true),
+    Rule("HOROVOD_TIMELINE", "warn", "makes every run write all its messages into one file (for one run: --timeline)"),
+    Rule("HOROVOD_AUTOTUNE", "warn", "changes Horovod's settings while a run is measured", _is_true),
+    Rule("HOROVOD_STALL_CHECK_DISABLE", "warn", "lets workers wait forever for one that never comes", _is_true),
 ]
 
 
@@ -93,52 +123,21 @@ def refuse_harmful(horovod: bool = True) -> None:
         horovod: Refuse what breaks Horovod as well.
 
     Raises:
-        LabError: The environment is harmful; the message names the variable, the package or the file, and the cure.
+        LabError: The environment is harmful; the message names the variable or the package, and the cure.
     """
     for rule, value in harmful():
         if rule.state == "fail" and (horovod or not rule.name.startswith("HOROVOD_")):
             raise LabError(f"{rule.name}={value} {rule.cause}; unset {rule.name}")
     check_working_folder()
-    shadows.refuse_packages()
-    refuse_numpy()
     refuse_tensorflow()
     refuse_keras()
-    refuse_keras_settings()
     if horovod:
         refuse_horovod()
 
 
-RECORDED = re.compile(r"TF_(XLA_FLAGS|DETERMINISTIC_OPS|CUDNN_\w+|(EN|DIS)ABLE_(?!ONEDNN_OPTS)\w+)|XLA_FLAGS"
-                      r"|NVIDIA_TF32_OVERRIDE|(ONEDNN|DNNL)_\w+")
-"""Variables that may change what TensorFlow computes, or how fast, and that a record shows nowhere else. Other names
-that begin with TF_ are Terraform's, and may hold secrets."""
-
-
 def recorded() -> dict[str, str]:
     """Return the variables of this process that belong in a record."""
-    return {name: printable(value) for name, value in sorted(os.environ.items()) if value and RECORDED.fullmatch(name)}
-
-
-KERAS_DEFAULTS: dict[str, Any] = {"floatx": "float32", "image_data_format": "channels_last", "epsilon": 1e-7}
-"""The settings in keras.json that change what a model computes; KERAS_BACKEND overrides the backend."""
-
-
-def keras_file() -> Path:
-    """Return Keras's settings file, found as Keras finds it."""
-    home = os.path.expanduser("~")
-    default = os.path.join(home if os.access(home, os.W_OK) else "/tmp", ".keras")
-    return Path(os.path.expanduser(os.path.join(os.environ.get("KERAS_HOME", default), "keras.json")))
-
-
-def refuse_keras_settings() -> None:
-    """Refuse a settings file of Keras in which Keras itself would find no settings.
-
-    Raises:
-        LabError: The file is JSON, but not an object. Keras ignores a file that is not JSON.
-    """
-    with contextlib.suppress(OSError, ValueError):
-        if not isinstance(json.loads(keras_file().read_text()), dict):
-            raise LabError(f"{keras_file()} does not hold Keras's settings; rm {keras_file()}")
+    return {name: value for name, value in sorted(os.environ.items()) if value and RECORDED.fullmatch(name)}
 
 
 def restore_keras(backend: Any) -> None:
@@ -149,6 +148,68 @@ def restore_keras(backend: Any) -> None:
     """
     for name, value in KERAS_DEFAULTS.items():
         getattr(backend, f"set_{name}")(value)
+
+
+def student_id() -> str | None:
+    """Return the student's id, or None if `LABS_STUDENT` is not set.
+
+    Raises:
+        LabError: The variable's value is not an id.
+    """
+    text = os.environ.get(STUDENT) or None
+    if text and not re.fullmatch(STUDENT_ID, text):
+        raise LabError(f"{STUDENT}={quoted(text)} is not an id of letters, digits, '-', '_' and '.'; "
+                       f"export {STUDENT}=s1234")
+    return text
+
+
+def default_seed(seed: int) -> int:
+    """Return the seed of a run whose command line gives none: the student's own, or else the preset's."""
+    own = student_id()
+    return personal_seed(own) if own else seed
+
+
+def personal_seed(text: str) -> int:
+    """Return the seed that belongs to a student's id, or to a longer text that begins with it."""
+    return int(hashlib.sha256(text.encode()).hexdigest(), 16) % 10**9
+
+
+def horovod_defaults(nccl: bool) -> dict[str, str]:
+    """Return Horovod's environment variables that are faster than its defaults, for workers that mpirun has started.
+
+    Nothing was measured, and nothing is set, for NCCL and Gloo, and for messages between machines.
+
+    Args:
+        nccl: Whether NCCL carries the gradients.
+    """
+    size, here = (os.environ.get(f"OMPI_COMM_WORLD_{what}", "1") for what in ("SIZE", "LOCAL_SIZE"))
+    if size == "1" or nccl or os.environ.get("HOROVOD_CPU_OPERATIONS") == "gloo":
+        return {}
+    fusion = {"HOROVOD_FUSION_THRESHOLD": str(FUSION_MB * 2**20)} if here == size else {}
+    return {"HOROVOD_CYCLE_TIME": str(CYCLE_MS), **fusion}
+
+
+def set_horovod_defaults(nccl: bool) -> None:
+    """Set those of `horovod_defaults` that have no value yet."""
+    for name, value in horovod_defaults(nccl).items():  # Horovod: read by `hvd.init`.
+        os.environ[name] = os.environ.get(name) or value
+
+
+def remember_horovod() -> None:
+    """Remember the environment that Horovod, about to start, will read: later changes have no effect on it."""
+    _horovod_read.clear()
+    _horovod_read.update(os.environ)
+
+
+def horovod_environment() -> dict[str, str]:
+    """Return the environment that Horovod has, with its defaults; this process's if the kit has not started it."""
+    return HOROVOD_DEFAULTS | {name: value for name, value in (_horovod_read or os.environ).items() if value}
+
+
+def horovod_settings() -> dict[str, float]:
+    """Return the settings that Horovod has: its cycle in milliseconds and its fusion threshold in MiB."""
+    cycle, fusion = (float(horovod_environment()[name]) for name in ("HOROVOD_CYCLE_TIME", "HOROVOD_FUSION_THRESHOLD"))
+    return {"cycle_time_ms": cycle, "fusion_threshold_mb": fusion / 2**20}
 
 
 class HorovodsKerasLayer(MetaPathFinder):
@@ -163,42 +224,109 @@ class HorovodsKerasLayer(MetaPathFinder):
                            "`import horovod_keras3 as hvd`")
 
 
-def refuse_numpy() -> None:
-    """Refuse a numpy for which TensorFlow was not compiled.
+class TensorFlowImport(MetaPathFinder):
+    """Imports TensorFlow and Keras, whichever is imported first, without the garbage collector; then it steps aside.
 
-    Raises:
-        LabError: TensorFlow was compiled for another numpy; the message names the cause and the cure.
+    It refuses to import them in an environment that breaks a run, and undoes what keras.json changes.
     """
-    numpy = str(version("numpy"))
-    if numpy.partition(".")[0] not in ("0", "1") and _series("tensorflow") < (2, 18):
-        raise LabError(f"numpy is {numpy}, and TensorFlow {version('tensorflow')} was compiled for numpy 1; "
-                       f"{cure('numpy')}")
+
+    hidden: Iterable[str] = ()
+    """The packages that it hides from Keras: UNUSED in a lab's worker, none in a student's script or notebook."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in ("tensorflow", "keras"):
+            return None
+        with gc_disabled():
+            refuse_harmful(horovod=False)  # A trial that a worker starts may have other Horovod settings.
+        try:
+            sys.meta_path.remove(self)
+        except ValueError:  # Another thread imports the other package.
+            return None
+        spec = importlib.util.find_spec(name)
+        if spec and spec.loader:
+            load = spec.loader.exec_module
+
+            def load_faster(module) -> None:
+                with filtered_stderr(), hidden(self.hidden), gc_disabled():
+                    load(module)
+                    # Keras and TensorFlow import each other: only now are both complete.
+                    restore_keras(importlib.import_module("tensorflow").keras.backend)
+
+            spec.loader.exec_module = load_faster  # type: ignore[method-assign]
+        return spec
+
+
+def hide_warnings() -> None:
+    """Hide Python's warnings, unless the student asks for them: they are about the code of other packages."""
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")
+
+
+@contextlib.contextmanager
+def hidden(packages: Iterable[str]) -> Iterator[None]:
+    """Make imports of these packages fail during the block, unless they are already loaded."""
+    absent = dict.fromkeys(set(packages) - set(sys.modules))
+    sys.modules.update(absent)  # type: ignore[arg-type]  # None: Python's import fails.
+    try:
+        yield
+    finally:
+        for name in absent:
+            del sys.modules[name]
+
+
+@contextlib.contextmanager
+def gc_disabled() -> Iterator[None]:
+    """Turn the garbage collector off during the block, then exempt all objects from later collections.
+
+    Imported modules live as long as the process.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if enabled:
+            gc.enable()
+
+
+@contextlib.contextmanager
+def filtered_stderr() -> Iterator[None]:
+    """Hold back what is written to file descriptor 2, by C code too, and write it at the end without log lines.
+
+    TensorFlow logs before its log level applies. In a notebook these lines would be the first that a student sees.
+    """
+    stderr = os.dup(2)
+    with open(os.memfd_create("labs-stderr"), "w+", errors="replace") as text:
+        os.dup2(text.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+            text.seek(0)
+            # Abseil's format: level, date. The errors are false ones, of GPU builds.
+            log = re.compile(r"WARNING: All log messages|[IW]\d{4} |E\d{4} .* Unable to register cu\w+ factory: ")
+            os.write(2, "".join(line for line in text if not log.match(line)).encode())
 
 
 def refuse_tensorflow() -> None:
-    """Refuse a TensorFlow that is missing, hidden, or too old."""
-    _refuse_missing("tensorflow")
-    if _series("tensorflow") < (2, 16):
-        raise LabError(f"{version('tensorflow')} is older than 2.16, the oldest TensorFlow with Keras 3; "
-                       f"{cure('tensorflow')}")
+    """Refuse a TensorFlow that is missing or too old."""
+    if (found := _required("tensorflow")).split(".") < ["2", "16"]:
+        raise LabError(f"{found} is older than 2.16, the oldest TensorFlow with Keras 3; {install('tensorflow')}")
 
 
 def refuse_keras() -> None:
-    """Refuse a Keras that is missing, hidden, or not Keras 3."""
-    _refuse_missing("keras")
-    if not str(version("keras")).startswith("3."):
-        raise LabError(f"keras {version('keras')} is in {shown(_folder('keras'))}: the labs need keras 3; "
-                       f"{cure('keras')}")
+    """Refuse a Keras that is missing, or not Keras 3."""
+    if not (found := _required("keras")).startswith("3."):
+        raise LabError(f"keras {found} is installed: the labs need keras 3; {install('keras')}")
 
 
 def refuse_horovod() -> None:
-    """Refuse a Horovod that is missing, hidden, of another version, built for another TensorFlow, or without
-    horovod_keras3."""
-    _refuse_missing("horovod")
-    if version("horovod") != (pin := tested()["horovod"]):
-        raise LabError(f"Horovod {version('horovod')} is in {shown(_folder('horovod'))}: the labs need {pin}; "
-                       f"{cure('horovod')}")
-    here = version_number(str(version("tensorflow")))
+    """Refuse a Horovod that is missing, of another version, for another TensorFlow, or without horovod_keras3."""
+    if (found := _required("horovod")) != (pin := tested()["horovod"]):
+        raise LabError(f"Horovod {found} is installed: the labs need {pin}; {install('horovod')}")
+    here = version_number(_required("tensorflow"))
     if built_for() not in (None, here):
         raise LabError(f"Horovod was built for TensorFlow {built_for()}, and {here} is installed; "
                        f"{install('horovod')}")
@@ -207,13 +335,12 @@ def refuse_horovod() -> None:
         raise LabError(f"horovod_keras3 is not installed for {sys.executable}; {install('horovod_keras3')}")
 
 
-def _refuse_missing(name: str) -> None:
-    """Raise LabError if Python cannot import a package: it is missing, or another one hides it."""
-    if version(name) is None:
+def _required(name: str) -> str:
+    """Return the version of a package, or raise LabError if it is missing."""
+    found = version(name)
+    if found is None:
         raise LabError(f"{name} is not installed for {sys.executable}; {install(name)}")
-    if _imported_from(name) != _folder(name):
-        raise LabError(f"`import {name}` finds {_imported_from(name)}/{name}, which hides the environment's "
-                       f"{version(name)}; {cure(name)}")
+    return found
 
 
 def _distribution(name: str) -> Distribution | None:
@@ -223,6 +350,19 @@ def _distribution(name: str) -> Distribution | None:
         with contextlib.suppress(metadata.PackageNotFoundError):
             return metadata.distribution(each)
     return None
+
+
+def version(name: str) -> str | None:
+    """Return the version of an installed package, or None."""
+    installed = _distribution(name)
+    return installed.version if installed else None
+
+
+def built_for() -> str | None:
+    """Return the version of TensorFlow that Horovod was built for, or None if its build did not record it."""
+    horovod = _distribution("horovod")
+    file = horovod and Path(str(horovod.locate_file("horovod/metadata.json")))
+    return json.loads(file.read_text()).get("tensorflow") if file and file.is_file() else None
 
 
 @functools.cache
@@ -237,38 +377,6 @@ def commit() -> str:
     return "unknown"
 
 
-def version(name: str) -> str | None:
-    """Return the version of an installed package, or None."""
-    installed = _distribution(name)
-    return installed.version if installed else None
-
-
-def _series(name: str) -> tuple[int, ...]:
-    """Return the first two numbers of a package's version, or of its pin if the package is missing."""
-    known = version(name) or tested()[name]
-    return tuple(int(number) for number in re.findall(r"\d+", known)[:2])
-
-
-def _folder(name: str) -> Path:
-    """Return the folder in which an installed package lies."""
-    installed = _distribution(name)
-    if installed is None:
-        raise LabError(f"{name} is not installed; {install(name)}")
-    return Path(str(installed.locate_file("")))
-
-
-def _imported_from(name: str) -> Path | None:
-    """Return the folder in which Python finds a package, without importing it."""
-    spec = PathFinder.find_spec(name)  # The kit's own finder would step aside.
-    return Path(spec.origin).parent.parent if spec and spec.origin else None
-
-
-def built_for() -> str | None:
-    """Return the version of TensorFlow that Horovod was built for, or None if its build did not record it."""
-    note = _folder("horovod") / "horovod" / "metadata.json"
-    return json.loads(note.read_text()).get("tensorflow") if note.is_file() else None
-
-
 @functools.cache
 def tested() -> dict[str, str]:
     """Return the versions of all packages with which the labs are tested."""
@@ -278,18 +386,8 @@ def tested() -> dict[str, str]:
 @functools.cache
 def pins() -> dict[str, str]:
     """Return the versions that this environment should have; none beside another TensorFlow (a container, a site)."""
-    series = "{}.{}.".format(*_series("tensorflow"))
-    return tested() if tested()["tensorflow"].startswith(series) else {}
-
-
-def cure(name: str) -> str:
-    """Return the command after which Python finds the right package."""
-    folder = _imported_from(name) or _folder(name)
-    if str(folder) in os.environ.get("PYTHONPATH", "").split(os.pathsep):
-        return "unset PYTHONPATH"
-    if str(folder) == site.getusersitepackages():
-        return "export PYTHONNOUSERSITE=1"
-    return install(name)
+    series = tested()["tensorflow"].rpartition(".")[0] + "."
+    return tested() if (version("tensorflow") or series).startswith(series) else {}
 
 
 def install(name: str) -> str:
@@ -298,7 +396,7 @@ def install(name: str) -> str:
     if prefix.name == ".venv":
         return "make env"
     if any(prefix.glob(".ready-*-*")):
-        return f"make env VENV={shown(prefix)}"
+        return f"make env VENV={format_path(prefix)}"
     if name in ("horovod", "horovod_keras3"):
         return "make horovod"
     return f"python -m pip install {name}" + (f"=={pins()[name]}" if name in pins() else "")

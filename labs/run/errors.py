@@ -1,6 +1,9 @@
-"""LabError, the exception that a student sees as one line; the parts of such a line; the cause of other errors."""
+"""LabError, the exception that a student sees as one line; the texts of such lines; the cause of other errors."""
 
+import errno
 import re
+import sys
+from types import TracebackType
 
 ERROR_PREFIX = "labs: error: "
 """Start of an error line of `labs`; a launcher recognises its workers' errors by it."""
@@ -12,9 +15,6 @@ EQUAL_STEPS = "let all ranks take the same number of steps"
 """The usual cure if a rank waits for another one in an exchange."""
 PROOF_PREFIX = "proof: "
 """Start of the line with the verdict of setup/proof.py."""
-
-_NO_SCRATCH = re.compile("CUDNN failed to allocate the scratch space|No algorithm worked")
-"""TensorFlow's messages if a convolution cannot allocate its workspace on a GPU; the error has another class."""
 
 
 class LabError(Exception):
@@ -33,10 +33,29 @@ class Interrupted(KeyboardInterrupt):
         return [": ".join(filter(None, ["KeyboardInterrupt", str(self)]))]
 
 
+def show_error(kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:
+    """Print a LabError in one line, and any other exception with its traceback; the kit's `sys.excepthook`."""
+    if isinstance(problem, LabError):
+        print(f"{ERROR_PREFIX}{problem}", file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, problem, trace)
+
+
+def explain_os_error(problem: BaseException) -> BaseException:
+    """Return the error of a full disk or of a path as a LabError, and any other error unchanged."""
+    if not isinstance(problem, OSError) or not problem.filename or not problem.strerror:
+        return problem
+    if problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return LabError(f"cannot write {problem.filename}: {problem.strerror}; "
+                        "free some space, or choose another --results")
+    return LabError(f"{problem.filename}: {problem.strerror}; check the path and its permissions")
+
+
 def is_out_of_memory(problem: BaseException) -> bool:
     """Return whether an error means that Python or TensorFlow could not allocate memory."""
+    # The last two: a convolution could not allocate its workspace on a GPU; the error has another class.
     return (isinstance(problem, MemoryError) or type(problem).__name__ == "ResourceExhaustedError"
-            or bool(_NO_SCRATCH.search(str(problem))))
+            or bool(re.search("CUDNN failed to allocate the scratch space|No algorithm worked", str(problem))))
 
 
 def first_line(problem: BaseException) -> str:
@@ -46,5 +65,5 @@ def first_line(problem: BaseException) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return text in quotes, shortened, with control characters and escape sequences escaped."""
+    """Return text in quotes, shortened, with control characters escaped."""
     return repr(text if len(text) <= 60 else f"{text[:57]}...")

@@ -1,17 +1,17 @@
-"""Heartbeats: each worker records its epoch and step, so that the others can detect a stalled one.
+"""Heartbeats: each worker records its epoch and step, so that a stalled one is detected.
 
-Horovod's own stall check runs on rank 0 alone, and is blind when rank 0 itself is frozen. Here every worker has a small
-file in the run's folder, updated at each step, which survives even a SIGKILL. A thread in every worker reads the files
-of the others. Workers of `labs run` and `labs launch` also send their heartbeat over their error stream, every second:
-the files of a node that has lost its network no longer reach the others, and a student's script has none.
+Every worker sends its heartbeat to `labs run` or `labs launch` over its error stream, every second: of a node that has
+lost its network nothing else is heard. The supervisor names the worker for which the others wait, and ends the run. A
+worker of a lab also has a small file in the run's folder, updated at each step, which survives even a SIGKILL: `labs
+watch` and lab 12 read it. A worker that takes no step for too long ends itself: its launcher may be out of reach.
 """
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import re
 import signal
@@ -19,32 +19,39 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from labs.run import status_file, stop
 from labs.run.errors import ERROR_PREFIX
-from labs.run.status_file import StatusFile
 
 FOLDER = "heartbeats"
 """Name of the heartbeats' folder in a run's folder."""
 BEAT_LINE = re.compile(r"\x1elabs (\{[^\x1e]*\})\x1e\n?")
+BYTES = 4096
+"""The size of a heartbeat's file. A rename a second, as of an atomic write, would burden a shared file system."""
+SUPERVISOR = "LABS_SUPERVISOR"
+"""The environment variable that tells workers the process of `labs run`, as "host:pid"; they end with it and send it
+their heartbeats."""
+SECONDS_TO_BE_ENDED = 10.0
+"""After a stall the supervisor has this long to end a worker and name the cause; then the worker ends itself."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Beat:
-    """One heartbeat: where a worker is in the training, and when it last took a step."""
+class Heartbeat:
+    """Where a worker is in the training, and when it last took a step."""
 
     rank: int
     host: str
     pid: int
-    epoch: int
-    step: int
-    moved: float
+    epoch: int = 0
+    step: int = 0
+    moved: float = 0.0
     """When the worker took its last step, in seconds since 1970; 0 before its run has begun."""
-    alive: float
-    """When the worker's heartbeat thread last ran, in seconds since 1970; in a stopped process it does not run. 0: the
-    worker has finished."""
+    alive: float = 0.0
+    """When the heartbeat's thread last ran, in seconds since 1970; in a stopped process it does not run. 0: the worker
+    has finished."""
+    is_training: bool = False
+    """Whether the next step must come within the stall limit."""
     epochs: int = 0
     """Epochs of the whole run; like the figures below, 0 if it is not known."""
     steps: int = 0
@@ -56,8 +63,6 @@ class Beat:
     exchange_seconds: float = 0.0
     """The part of `step_seconds` from this worker's last gradient to the last mean: it waits for slower workers, and
     for the transfer."""
-    between_seconds: float = 0.0
-    """Seconds from the last step of an epoch to the first of the next: validation and checkpoint."""
     line: str = ""
     """Where a student's script is, as "train.py, line 31"."""
 
@@ -69,35 +74,33 @@ class Beat:
         return self.line or (f"epoch {self.epoch}, step {self.step}" if self.epoch else "before the first step")
 
 
-def read_beats(folder: Path) -> list[Beat]:
+def read_folder(folder: Path) -> list[Heartbeat]:
     """Return the last heartbeat of every worker that has written one, by rank.
 
     Args:
         folder: The heartbeats' folder of a run; it may be missing.
     """
-    return list(status_file.read_all(folder, "rank-*", Beat))
+    texts = []
+    for path in sorted(folder.glob("rank-*")):
+        with contextlib.suppress(OSError):  # Deleted at the end of the run.
+            texts.append(path.read_text(errors="replace"))
+    return list(_parse(texts))
 
 
-def parse_beats(text: str) -> Iterator[Beat]:
+def parse_line(text: str) -> Iterator[Heartbeat]:
     """Yield the heartbeats in a line of a worker's error stream."""
-    for match in BEAT_LINE.finditer(text):
-        try:
-            yield Beat(**json.loads(match[1]))
-        except (TypeError, ValueError):
-            continue  # Truncated on its way; the next one comes in a second.
+    return _parse(match[1] for match in BEAT_LINE.finditer(text))
 
 
-def slowest_worker(beats: list[Beat], alive_before: Mapping[int, float]) -> Beat:
-    """Return the heartbeat of the worker for which the others wait.
+def _parse(texts: Iterable[str]) -> Iterator[Heartbeat]:
+    for text in texts:
+        with contextlib.suppress(TypeError, ValueError):  # Truncated on its way, or read in the middle of a write.
+            yield Heartbeat(**json.loads(text))
 
-    It is a worker whose heartbeat thread has stopped, or if all threads run, the worker that is furthest behind.
 
-    Args:
-        beats: The heartbeats of all workers; at least one.
-        alive_before: When each rank's thread had last run, according to an earlier look.
-    """
-    dead = [beat for beat in beats if alive_before.get(beat.rank) == beat.alive]
-    return min(dead or beats, key=lambda beat: (beat.epoch, beat.step, beat.moved))
+def find_slowest(heartbeats: Iterable[Heartbeat]) -> Heartbeat:
+    """Return the heartbeat of the worker that is furthest behind."""
+    return min(heartbeats, key=lambda each: (each.epoch, each.step, each.moved))
 
 
 class AwakeClock:
@@ -121,52 +124,38 @@ class AwakeClock:
             return self._seconds
 
 
-class Pace:
-    """Seconds per step of this worker over the last calls of its train function, and how much of them it waited."""
-
-    def __init__(self) -> None:
-        self._calls: collections.deque[tuple[float, int, float]] = collections.deque(maxlen=32)
-        self._last = 0.0, 0.0
-
-    def add(self, before: Beat, epoch: int, step: int, waited: float) -> dict[str, float]:
-        """Return what changes in the heartbeat after a call that has ended at this step."""
-        if (epoch, step) == (before.epoch, before.step):  # An evaluation.
-            return {}
-        (then, waited_then), self._last = self._last, (time.perf_counter(), waited)
-        took = self._last[0] - then
-        if epoch != before.epoch or step < before.step:  # What lies between two epochs is no step.
-            return {"between_seconds": took} if before.epoch else {}
-        self._calls.append((took, step - before.step, waited - waited_then))
-        seconds, steps, waits = (sum(column) for column in zip(*self._calls, strict=True))
-        return {"step_seconds": seconds / steps, "exchange_seconds": waits / steps}
-
-
-class Heartbeat:
-    """Records this worker's progress, and ends the run when the worker has made no progress for too long.
+class Monitor:
+    """Records this worker's progress every second, and ends the worker when it has made none for too long.
 
     Args:
-        folder: The heartbeats' folder of the run; on storage that all nodes share.
         rank: This worker's rank.
+        line: Returns the line of a student's script at which the process is.
+        folder: The heartbeats' folder of the run, on storage that all nodes share; None before a run, and for a script.
         stall_seconds: How long a worker may take between two steps.
-        host: Name of this node; the machine's host name if left out.
+        host: Name of this node.
     """
 
-    def __init__(self, folder: Path, rank: int, stall_seconds: float, host: str | None = None):
-        self.folder, self.rank, self.stall_seconds = folder, rank, stall_seconds
-        self._file, self._pace = StatusFile(folder / f"rank-{rank:05d}"), Pace()
-        self._lock = threading.Lock()
-        self._armed = False
-        self._period = min(1.0, stall_seconds / 10)
-        self._clock = AwakeClock(2 * self._period)  # If all workers were stopped, none of them is at fault.
+    def __init__(self, rank: int, line: Callable[[], str] = str, folder: Path | None = None,
+                 stall_seconds: float = math.inf, host: str = ""):
+        self.line, self.folder = line, folder
+        self._supervised = SUPERVISOR in os.environ
+        self._limit = stall_seconds + SECONDS_TO_BE_ENDED * self._supervised
+        self._stream = os.dup(2)  # A script may lead its error stream elsewhere.
+        self._file: int | None = None
+        if folder:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(folder / f"rank-{rank:05d}", os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC)
+        self._lock, self._ended = threading.Lock(), threading.Event()
+        self._clock = AwakeClock(2.0)  # If all workers were stopped, none of them is at fault.
         self._moved = self._clock.now()
         self.stopped_seconds = 0.0
         """For how long Ctrl-Z or Slurm has stopped this process during training."""
-        self._step_ended, self._step_seconds, self._was_stopped = time.perf_counter(), 0.0, False
-        self._alive_before: dict[int, float] = {}
-        self.beat = Beat(rank, host or socket.gethostname(), os.getpid(), 0, 0, time.time(), time.time())
-        self._ended = threading.Event()
+        self._step_ended, self._step_seconds, self._was_stopped, self._waited = time.perf_counter(), 0.0, False, 0.0
+        self.heartbeat = Heartbeat(rank, host or socket.gethostname(), os.getpid())
+        if folder:
+            self._write(moved=time.time())
+        self.check()
         self._thread = threading.Thread(target=self._run, name="labs-heartbeat", daemon=True)
-        self._write()
         self._thread.start()
 
     def plan(self, epochs: int, steps: int, images: int) -> None:
@@ -179,24 +168,32 @@ class Heartbeat:
         Args:
             waited: The seconds of all steps so far in which this worker waited in the exchange of gradients.
         """
-        self._armed, self._moved = True, self._clock.now()
-        pace = self._pace.add(self.beat, epoch, step, waited)
-        self._write(epoch=epoch, step=step, moved=time.time(), **pace)
-        self._time_step()
+        self._moved = self._clock.now()
+        pace = self._time_step(epoch, step, waited)
+        self._write(epoch=epoch, step=step, moved=time.time(), is_training=True, **pace)
+
+    def still_moving(self) -> None:
+        """Record that this worker is alive at the step it has reached, for example while it evaluates."""
+        self._moved = self._clock.now()
+        self._write(moved=time.time())
 
     def begin_steps(self) -> None:
         """Start timing the next step; earlier time, and any stop in it, belongs to no step."""
         self._step_ended, self._was_stopped = time.perf_counter(), False
 
-    def _time_step(self) -> None:
-        """Time the step that has ended; after a stop in it, count its time beyond the previous step's as stopped."""
-        ended, self._step_ended = self._step_ended, time.perf_counter()
-        took = self._step_ended - ended
-        if not self._was_stopped:
-            self._step_seconds = took
-        elif self._step_seconds:  # How long the very first step takes is not known.
-            self.stopped_seconds += max(0.0, took - self._step_seconds)
-        self._was_stopped = False
+    def _time_step(self, epoch: int, step: int, waited: float) -> dict[str, float]:
+        """Time the steps since the last call; after a stop, count the time beyond the previous steps' as stopped."""
+        before, ended, self._step_ended = self.heartbeat, self._step_ended, time.perf_counter()
+        took, was_stopped, self._was_stopped = self._step_ended - ended, self._was_stopped, False
+        waits, self._waited = waited - self._waited, waited
+        if was_stopped:
+            if self._step_seconds:  # How long the very first step takes is not known.
+                self.stopped_seconds += max(0.0, took - self._step_seconds)
+            return {}
+        self._step_seconds, steps = took, step - before.step
+        if epoch != before.epoch or steps <= 0:  # What lies between two epochs is no step.
+            return {}
+        return {"step_seconds": took / steps, "exchange_seconds": waits / steps}
 
     @contextlib.contextmanager
     def note_stops(self) -> Iterator[None]:
@@ -214,126 +211,92 @@ class Heartbeat:
         finally:
             signal.signal(signal.SIGCONT, before)
 
-    def still_moving(self) -> None:
-        """Record that this worker is alive at the step it has reached, for example while it evaluates."""
-        self.step(self.beat.epoch, self.beat.step)
-
     def pause(self) -> None:
         """Suspend the stall check until this worker's next step."""
-        self._armed = False
+        self._write(is_training=False)
 
-    def close(self) -> None:
-        """Stop the heartbeat, and report that this worker has finished."""
+    def close(self, finished: bool = True) -> None:
+        """Stop the heartbeat; report that this worker has finished, if it has."""
+        if self._ended.is_set():
+            return
         self._ended.set()
         self._thread.join()
-        with contextlib.suppress(OSError):  # Rank 0 deletes the files of a finished run, and NFS refuses to write.
-            self._write(alive=0)
-        if _sender:
-            _sender.send()
+        if finished:
+            self._write(alive=0.0)
+            self._send()
+        os.close(self._stream)
         with self._lock:
-            self._file.close()
-
-    def _write(self, **changes) -> None:
-        with self._lock:
-            self.beat = dataclasses.replace(self.beat, **changes)
-            self._file.write(vars(self.beat))
+            if self._file is not None:
+                os.close(self._file)
+                self._file = None
 
     def _run(self) -> None:
-        while not self._ended.wait(self._period):
-            self.round()
+        while not self._ended.wait(1.0):
+            self.check()
 
-    def round(self) -> None:
-        """Record that this worker is alive; at half of the limit note which others are; at the limit end the run."""
+    def check(self) -> None:
+        """Record that this worker is alive; end it if it has made no progress for too long."""
         self._write(alive=time.time())
-        self._file.sync()
+        self._send()
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                os.fsync(self._file)  # Other nodes see the file only then.
         idle = self._clock.now() - self._moved
-        if not self._armed or self._ended.is_set() or idle < self.stall_seconds / 2:
-            self._alive_before = {}
-        elif not self._alive_before:
-            self._alive_before = {beat.rank: beat.alive for beat in read_beats(self.folder)}
-        elif idle > self.stall_seconds:
-            self._end_the_run(idle)
+        if self.heartbeat.is_training and idle > self._limit and not self._ended.is_set():
+            print(f"{ERROR_PREFIX}{self.heartbeat}: has made no progress for {idle:.0f} s (--stall-seconds); it or "
+                  "another rank is frozen, overloaded or lost", file=sys.stderr, flush=True)
+            os._exit(1)
 
-    def _end_the_run(self, idle: float) -> None:
-        """End this process; its exit code makes the launcher end all others."""
-        beats = read_beats(self.folder)
-        stalled = slowest_worker(beats, self._alive_before)
-        waiting = [beat.rank for beat in beats if beat.rank != stalled.rank]
-        time.sleep(0.2 * waiting.index(self.rank) if self.rank in waiting else 1.0)  # So that one worker reports it.
-        print(
-            f"{ERROR_PREFIX}{stalled}: has made no progress for {idle:.0f} s, "
-            "the others are waiting for it (--stall-seconds); frozen, overloaded or lost",
-            file=sys.stderr,
-            flush=True,
-        )
-        os._exit(1)
+    def _write(self, **changes: float) -> None:
+        """Change the heartbeat, and write it to the file, in one write."""
+        with self._lock:
+            self.heartbeat = dataclasses.replace(self.heartbeat, **changes)  # type: ignore[arg-type]
+            if self._file is not None:
+                with contextlib.suppress(OSError):  # Rank 0 deletes the files of a finished run, and NFS refuses then.
+                    os.pwrite(self._file, json.dumps(vars(self.heartbeat)).encode().ljust(BYTES), 0)
 
-
-class Sender(threading.Thread):
-    """Sends this worker's heartbeat to the launcher every second until the process ends.
-
-    Args:
-        line: Returns the line of a student's script at which the process is.
-    """
-
-    def __init__(self, line: Callable[[], str]):
-        super().__init__(name="labs-sender", daemon=True)
-        self._line, self._lock = line, threading.Lock()
-        self._stream = os.dup(2)  # A script may lead its error stream elsewhere.
-        self._launched = Beat(rank(), socket.gethostname(), os.getpid(), 0, 0, 0, time.time())
-        self._sent = self._launched
-
-    def run(self) -> None:
-        while True:
-            self.send()
-            time.sleep(1)
-
-    def send(self) -> None:
-        """Send the heartbeat; that of a finished run is sent once."""
-        with self._lock, contextlib.suppress(OSError):  # The launcher has ended, and soon this worker will.
-            beat = _current.beat if _current else self._launched
-            if beat.alive or beat is not self._sent:
-                # One write, which the output of other threads cannot split.
-                text = json.dumps(vars(beat) | {"line": self._line()})
+    def _send(self) -> None:
+        """Send the heartbeat to `labs`, in one write, which the output of other threads cannot split."""
+        if self._supervised:
+            text = json.dumps(vars(self.heartbeat) | {"line": self.line()})
+            with contextlib.suppress(OSError):  # The launcher has ended, and soon this worker will.
                 os.write(self._stream, f"\x1elabs {text}\x1e\n".encode())
-            self._sent = beat
 
 
 # Global, because a process runs one worker at a time. It stays after the run's end, for error messages.
-_current: Heartbeat | None = None
-_sender: Sender | None = None
+_current: Monitor | None = None
 
 
-def send_beats(line: Callable[[], str] = str) -> None:
-    """Send this worker's heartbeats to `labs`, if that has started it; argument as in `Sender`."""
-    global _sender
-    if stop.SUPERVISOR in os.environ and _sender is None:
-        _sender = Sender(line)
-        _sender.start()
-
-
-def begin(folder: Path, rank: int, stall_seconds: float, host: str) -> Heartbeat:
-    """Start this process's heartbeat; arguments as in `Heartbeat`."""
+def start(line: Callable[[], str] = str) -> None:
+    """Send this worker's heartbeats to `labs`, if that has started it; argument as in `Monitor`."""
     global _current
-    _current = Heartbeat(folder, rank, stall_seconds, host)
-    if _sender:  # At once: a worker that freezes within a second would count as one that is still starting.
-        _sender.send()
+    if SUPERVISOR in os.environ and _current is None:
+        _current = Monitor(rank(), line)
+
+
+def begin(folder: Path, rank: int, stall_seconds: float, host: str) -> Monitor:
+    """Start the heartbeat of a run in this process; arguments as in `Monitor`."""
+    global _current
+    line = _current.line if _current else str
+    if _current and not _current.folder:
+        _current.close(finished=False)
+    _current = Monitor(rank, line, folder, stall_seconds, host)
     return _current
 
 
-def current() -> Heartbeat:
-    """Return this process's heartbeat."""
-    return _current  # type: ignore[return-value]  # None before the first run, which only its end asks.
+def current() -> Monitor:
+    """Return the monitor of this process's run."""
+    return _current if _current and _current.folder else None  # type: ignore[return-value]  # None before the first run.
 
 
 def rank() -> int:
     """Return this worker's rank; before Horovod has started, from the launcher's environment."""
     if _current:
-        return _current.rank
+        return _current.heartbeat.rank
     names = ("OMPI_COMM_WORLD_RANK", "HOROVOD_RANK", "PMI_RANK", "SLURM_PROCID")
     return int(next((os.environ[name] for name in names if name in os.environ), 0))
 
 
 def error_prefix() -> str:
     """Return "rank 1 on host (epoch 2, step 13): ", or an empty string before any run has begun."""
-    return f"{_current.beat}: " if _current else ""
+    return f"{current().heartbeat}: " if current() else ""

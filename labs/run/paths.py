@@ -14,14 +14,13 @@ import tempfile
 from pathlib import Path
 
 from labs.run.errors import LabError, quoted
-from labs.run.text import printable
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-FOLDERS = ("LABS_DATA", "LABS_RESULTS", "LABS_WORK", "LABS_CACHE", "LABS_TMPDIR", "LABS_CLUSTER")
+FOLDERS = ("LABS_DATA", "LABS_RESULTS", "LABS_WORK", "LABS_CACHE", "LABS_CLUSTER")
 """The variables that name folders."""
 
 
-def named(path: str | os.PathLike, source: str) -> Path:
+def expand_home(path: str | os.PathLike, source: str) -> Path:
     """Return a path that a user has given, with `~` replaced: a shell keeps it in `--results=~/runs` and in quotes.
 
     Args:
@@ -41,31 +40,19 @@ def named(path: str | os.PathLike, source: str) -> Path:
 def _folder(variable: str, default: Path) -> Path:
     """Return the folder that an environment variable names, or else a default."""
     path = os.environ.get(variable)
-    return named(path, variable) if path else default
+    return expand_home(path, variable) if path else default
 
 
-def keep_folders() -> None:
+def make_folders_absolute() -> None:
     """Make the folders that variables name absolute, for programs that run elsewhere, such as a notebook's kernel."""
     for variable in FOLDERS:
         if path := os.environ.get(variable):
-            os.environ[variable] = str(named(path, variable).absolute())
+            os.environ[variable] = str(expand_home(path, variable).absolute())
 
 
 def data_dir() -> Path:
     """Return the folder of the data sets: `LABS_DATA`, else `data/` of the clone."""
     return _folder("LABS_DATA", ROOT / "data")
-
-
-def check_working_folder() -> None:
-    """Refuse a working folder that has been deleted: mpirun and many libraries need one.
-
-    Raises:
-        LabError: The working folder has been deleted.
-    """
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        raise LabError("the working folder has been deleted; `cd` to another") from None
 
 
 def results_dir() -> Path:
@@ -83,6 +70,34 @@ def cache_dir() -> Path:
     return _folder("LABS_CACHE", data_dir() / ".cache")
 
 
+def own_temporary_dir() -> Path:
+    """Make this user's folder of files that runs share, in TMPDIR, and return it.
+
+    Raises:
+        OSError: The path cannot be made, or is not a folder that this user owns and no other can access: the folder of
+            temporary files may be open to all users, and another one may have made a folder or a link of this name.
+    """
+    folder = Path(tempfile.gettempdir()) / f"labs-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
+        raise PermissionError(
+            errno.EPERM, f"{folder.name} must be a folder that this user owns and no other can access", str(folder))
+    return folder
+
+
+def check_working_folder() -> None:
+    """Refuse a working folder that has been deleted: mpirun and many libraries need one.
+
+    Raises:
+        LabError: The working folder has been deleted.
+    """
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise LabError("the working folder has been deleted; `cd` to another") from None
+
+
 def python_path() -> str:
     """Return PYTHONPATH for programs that need `labs`: with the clone first, unless it is installed.
 
@@ -98,38 +113,17 @@ def python_path() -> str:
     return os.pathsep.join(filter(None, entries))
 
 
+def search_path() -> str:
+    """Return PATH with the folders of `tc` and Slurm's daemons, which an ordinary user's often lacks."""
+    return f"{os.environ.get('PATH', '/usr/bin:/bin')}:/usr/sbin:/sbin"
+
+
 def user_name() -> str:
     """Return the user's name, or the user ID if there is no name, as in some containers."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # OSError: since Python 3.13.
         return str(os.getuid())
-
-
-def search_path() -> str:
-    """Return PATH with the folders of `tc` and Slurm's daemons, which an ordinary user's often lacks."""
-    return f"{os.environ.get('PATH', '/usr/bin:/bin')}:/usr/sbin:/sbin"
-
-
-def temporary_dir() -> Path:
-    """Return the folder of temporary files that runs share: `TMPDIR`, which `labs run` replaces for its workers."""
-    return _folder("LABS_TMPDIR", Path(tempfile.gettempdir()))
-
-
-def own_temporary_dir() -> Path:
-    """Make this user's folder of files that runs share, and return it. All workers of a machine find the same one.
-
-    Raises:
-        OSError: The path cannot be made, or is not a folder that this user owns and no other can access: the folder of
-            temporary files may be open to all users, and another one may have made a folder or a link of this name.
-    """
-    folder = temporary_dir() / f"labs-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    status = folder.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
-        raise PermissionError(
-            errno.EPERM, f"{folder.name} must be a folder that this user owns and no other can access", str(folder))
-    return folder
 
 
 def labs_command() -> str:
@@ -143,6 +137,6 @@ def labs_command() -> str:
     return "labs" if on_path and os.path.samefile(on_path, program) else shlex.quote(str(program))
 
 
-def shown(path: Path) -> str:
-    """Return a path as text that a terminal can show, relative to the clone if it is inside."""
-    return printable(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path)
+def format_path(path: Path) -> str:
+    """Return a path as text, relative to the clone if it is inside."""
+    return str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path)

@@ -1,4 +1,4 @@
-"""The run lock: one process holds a run's folder until it ends; others get an error that names the holder."""
+"""Locks: one process holds a run's folder until it ends, and others get an error that names the holder."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import os
 import re
 import shutil
+import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from filelock import Timeout
+from filelock import FileLock, Timeout
 
 from labs.run import atomic
 from labs.run.errors import LabError
-from labs.run.lock import Lock
 from labs.run.options import Options
-from labs.run.text import printable
 
 PATIENCE = 3.0
 """Seconds to wait for the lock; after them its holder has written its name."""
@@ -27,6 +27,46 @@ STARTED = "run.json"
 """The file in a run's folder with the number of workers, the Config and the Options of its first start."""
 BOOKKEEPING = {".lock", ".launch", "holder", "hosts", "heartbeats", "timeline.json", STARTED}
 """Files in a run's folder before the run has saved anything."""
+
+
+class Lock:
+    """A lock file and its note. If the process that holds the lock dies, the kernel releases it.
+
+    Args:
+        path: The lock file; its folder must exist.
+        note: The file that names the holder; if omitted, it lies beside the lock.
+    """
+
+    def __init__(self, path: Path, note: Path | None = None):
+        self.path, self.note = path, note or path.with_suffix(".holder")
+
+    def hold(self, patience: float = 0.0) -> FileLock:
+        """Return a context that holds the lock; it raises Timeout if another process holds it, or OSError.
+
+        Args:
+            patience: How long to wait for another holder, in seconds; -1 waits without limit.
+        """
+        return FileLock(self.path, timeout=patience)
+
+    def sign(self) -> None:
+        """Write this process's name into the note; only the holder may call this."""
+        atomic.write_text(self.note, f"process {os.getpid()} on {socket.gethostname()}")
+
+    def holder(self) -> str:
+        """Return the process that signed last, for messages."""
+        return self.note.read_text() if self.note.exists() else "another process"
+
+    def is_held(self) -> bool:
+        """Return whether a process holds the lock; False if it cannot be opened, which `hold` reports."""
+        try:
+            if self.path.exists():
+                with self.hold():
+                    pass
+        except Timeout:
+            return True
+        except OSError:
+            pass
+        return False
 
 
 def run_lock(folder: Path) -> Lock:
@@ -47,8 +87,15 @@ def hold(lab: str, options: Options, workers: int, config: Any = None) -> Iterat
     Raises:
         LabError: Another process holds the run, or the run is finished, or it was interrupted and --resume is missing.
     """
-    with (reserved(lab, resumed(lab, options), workers) as folder,
-          _signed(run_lock(folder), PATIENCE, lambda: refuse_taken(lab, folder, options, config, workers))):
+    with reserved(lab, resumed(lab, options), workers) as folder, contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(run_lock(folder).hold(PATIENCE))
+            refuse_taken(lab, folder, options, config, workers)
+            run_lock(folder).sign()
+        except Timeout:
+            raise _held(folder) from None
+        except OSError as error:
+            raise _unwritable(folder, error) from None
         for leftover in folder.rglob(".*.part"):  # A killed process leaves its unfinished files.
             leftover.unlink()
         begun = started_with(folder) if is_saved(folder) else {}
@@ -56,17 +103,6 @@ def hold(lab: str, options: Options, workers: int, config: Any = None) -> Iterat
                    "options": dataclasses.asdict(dataclasses.replace(options, name=None, results=None, resume=False))}
         atomic.write_text(folder / STARTED, json.dumps(started, default=str))
         yield folder.name
-
-
-def resumed(lab: str, options: Options) -> Options:
-    """Return the options; --resume without --name gets the name of the newest unfinished run that no process holds."""
-    if options.name or not options.resume:
-        return options
-    runs = options.results_root / lab
-    saved = [path for path in runs.glob("*/checkpoints/*.npz") if not (path.parents[1] / "record.json").exists()]
-    newest = sorted(saved, key=lambda path: path.stat().st_mtime, reverse=True)
-    names = (path.parents[1].name for path in newest)
-    return dataclasses.replace(options, name=next((name for name in names if not _is_held(runs / name)), None))
 
 
 @contextlib.contextmanager
@@ -85,8 +121,7 @@ def reserved(lab: str, options: Options, workers: int) -> Iterator[Path]:
         LabError: The folder cannot be made.
     """
     name = options.name or f"{time.strftime('%Y%m%d-%H%M%S')}-w{workers}"
-    names = [name] if options.name else itertools.chain([name], (f"{name}-{count}" for count in itertools.count(2)))
-    for each in names:
+    for each in itertools.chain([name], (f"{name}-{count}" for count in itertools.count(2))):
         folder = options.results_root / lab / each
         fresh = _make(folder)
         if fresh or options.name:
@@ -94,7 +129,7 @@ def reserved(lab: str, options: Options, workers: int) -> Iterator[Path]:
     try:
         yield folder
     except (LabError, OSError, KeyboardInterrupt):
-        if fresh:
+        if fresh and not run_lock(folder).is_held():
             _remove_unused(folder)
         raise
 
@@ -111,61 +146,32 @@ def _make(folder: Path) -> bool:
 
 
 def _remove_unused(folder: Path) -> None:
-    with contextlib.suppress(OSError, Timeout), run_lock(folder).hold(), _launch_lock(folder).hold():
+    with contextlib.suppress(OSError):
         if {path.name for path in folder.iterdir()} <= BOOKKEEPING:
             shutil.rmtree(folder)
             folder.parent.rmdir()  # If this was its only run.
 
 
-@contextlib.contextmanager
-def _signed(lock: Lock, patience: float = 0.0, check: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Hold one of a run's locks in this block and record the holder, if a check passes; raise as `hold` does."""
-    folder = lock.path.parent
-    with contextlib.ExitStack() as held:
-        try:
-            held.enter_context(lock.hold(patience))
-            check()
-            lock.sign()
-        except Timeout:
-            raise _held(folder) from None
-        except OSError as error:
-            raise _unwritable(folder, error) from None
-        yield
-
-
 def _unwritable(folder: Path, error: OSError) -> LabError:
-    return LabError(f"cannot write to {printable(folder)}: {error.strerror}; choose another --results")
+    return LabError(f"cannot write to {folder}: {error.strerror}; choose another --results")
 
 
 def _held(folder: Path) -> LabError:
     return LabError(f"run {folder.name!r} is locked by {run_lock(folder).holder()}; choose another --name")
 
 
-def _launch_lock(folder: Path) -> Lock:
-    return Lock(folder / ".launch", folder / "holder")
-
-
-@contextlib.contextmanager
-def launching(folder: Path) -> Iterator[None]:
-    """Hold a run for its launcher in this block: its workers lock it seconds later.
-
-    Raises:
-        LabError: Another launcher holds it.
-    """
-    with _signed(_launch_lock(folder)):
-        yield
-
-
-def _is_held(folder: Path) -> bool:
-    return run_lock(folder).is_held() or _launch_lock(folder).is_held()
+def resumed(lab: str, options: Options) -> Options:
+    """Return the options; --resume without --name gets the name of the newest unfinished run that no process holds."""
+    if options.name or not options.resume:
+        return options
+    runs = options.results_root / lab
+    saved = [path for path in runs.glob("*/checkpoints/*.npz") if not (path.parents[1] / "record.json").exists()]
+    newest = (path.parents[1] for path in sorted(saved, key=lambda path: path.stat().st_mtime, reverse=True))
+    return dataclasses.replace(options, name=next((run.name for run in newest if not run_lock(run).is_held()), None))
 
 
 def refuse_held(folder: Path) -> None:
-    """Raise if a worker holds a run; called before anything is started or changed for the run.
-
-    Raises:
-        LabError: A worker holds the run; the message names it.
-    """
+    """Raise LabError if a process holds a run; called before anything is started for the run."""
     if run_lock(folder).is_held():
         raise _held(folder)
 
@@ -208,10 +214,8 @@ def is_saved(folder: Path) -> bool:
 def started_with(folder: Path) -> dict[str, Any]:
     """Return "workers", "config" and "options" of a run's first start; {} if they are not known."""
     try:
-        started = json.loads(atomic.read_bytes(folder / STARTED, 2**20))
-        return {"workers": int(started["workers"]), "config": dict(started["config"]),
-                "options": dict(started.get("options", {}))}
-    except (LabError, OSError, ValueError, TypeError, KeyError):
+        return json.loads((folder / STARTED).read_bytes())
+    except (OSError, ValueError):
         return {}
 
 

@@ -7,8 +7,8 @@ import re
 import subprocess
 from pathlib import Path
 
-from labs.run.allocation import gpus
 from labs.run.errors import LabError
+from labs.run.resources import count_gpus
 
 CURE = ("run this on a cluster's login node, or on one inside this machine: labs cluster up --slurm, then "
         "labs cluster shell -- labs queue")
@@ -65,4 +65,4 @@ def gpus_of_nodes(node_list: str) -> int:
         states = rows("sinfo", "--noheader", f"--nodes={node_list}", "--format=%G", timeout=5)
     except LabError:  # Some sites forbid it on compute nodes; a run must not fail for a hint.
         return 0
-    return min((gpus(gres) for (gres,) in states), default=0)
+    return min((count_gpus(gres) for (gres,) in states), default=0)

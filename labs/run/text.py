@@ -1,4 +1,4 @@
-"""Text for messages: counted nouns, and foreign text made safe for a terminal."""
+"""Text for messages: counted nouns, and foreign text in one line."""
 
 from __future__ import annotations
 
@@ -9,27 +9,11 @@ def plural(count: int, noun: str) -> str:
 
 
 def printable(text: object) -> str:
-    """Return text with its control characters and escape sequences escaped.
-
-    Names of runs, settings and files may come from other people. Unescaped, they could move the cursor, set a window's
-    title or reverse the order of the text that follows; a lone surrogate could not even be printed.
-    """
-    return "".join(character if character.isprintable() else character.encode("unicode_escape").decode()
-                   for character in str(text))
+    """Return text with its control characters escaped: names of runs and files may come from other people."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in str(text))
 
 
-def short(text: object, longest: int = 1000) -> str:
-    """Return text with its middle left out if it is too long: an error names the cause first and the cure last."""
-    text, half = str(text), longest // 2
-    left_out = f" ... ({len(text) - 2 * half:,} characters) ... "
-    return text if len(text) <= longest else text[:half] + left_out + text[-half:]
-
-
-def one_line(text: object) -> str:
-    """Return text as one short line, escaped as by `printable`."""
-    return short(printable(" ".join(str(text).splitlines())))
-
-
-def printable_lines(text: object) -> str:
-    """Return text with its line breaks, escaped as by `printable`."""
-    return "\n".join(map(printable, str(text).split("\n")))
+def one_line(text: object, longest: int = 1000) -> str:
+    """Return text as one printable line; its middle is left out if it is too long."""
+    line, half = printable(" ".join(str(text).splitlines())), longest // 2
+    return line if len(line) <= longest else f"{line[:half]} ... {line[-half:]}"

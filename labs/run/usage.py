@@ -49,7 +49,7 @@ def path(text: str) -> Path:
     """Return a path, with `~` replaced by the home folder; an argparse type."""
     if not text:  # As in `--results "$DIR"`, if the variable is not set.
         raise argparse.ArgumentTypeError("the path is empty")
-    return paths.named(text, "the path")
+    return paths.expand_home(text, "the path")
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

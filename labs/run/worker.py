@@ -1,27 +1,52 @@
-"""A worker's program: `python -m labs.LAB` runs it in each process that the launcher starts."""
+"""A worker's program: `python -m labs.LAB` runs it in each process that the launcher starts; and how it is stopped.
+
+A request to stop is Ctrl-C, a time limit or preemption by a scheduler, passed on to all workers as one signal. The
+launcher sends SIGNAL to its workers on all nodes. During training a worker only records the request; `fit` then
+saves and stops after the same step on all workers. At any other time the signal interrupts the worker like Ctrl-C.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import importlib
 import os
+import signal
+import socket
 import sys
+import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from labs.run import atomic, heartbeat, speed_settings, stop
+from labs.run import environment, heartbeat
 from labs.run.catalogue import load_lab
 from labs.run.command_line import parse_run
-from labs.run.errors import ERROR_PREFIX, LabError, first_line, is_out_of_memory
+from labs.run.errors import ERROR_PREFIX, LabError, explain_os_error, first_line, is_out_of_memory
 from labs.run.text import one_line
+
+SIGNAL = signal.SIGUSR1
+"""mpirun and srun forward this signal; after a SIGTERM they would send SIGKILL."""
+REQUESTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, SIGNAL)
+"""What asks `labs` to end: Ctrl-C, a scheduler, a closed terminal, a time limit."""
+PR_SET_PDEATHSIG = 1
+
+
+class Stopped(KeyboardInterrupt):
+    """The run has saved its state and stopped on request."""
+
+
+# Global, because a process has one handler per signal and runs one worker at a time.
+_deferred = False
+_requested = False
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the lab whose module was started as the program, as one worker of its run."""
-    stop.end_with_launcher()
-    heartbeat.send_beats()
-    speed_settings.hide_warnings()
-    speed_settings.TensorFlowImport.hidden = speed_settings.UNUSED
+    end_with_launcher()
+    heartbeat.start()
+    environment.hide_warnings()
+    environment.TensorFlowImport.hidden = environment.UNUSED
     # `python -m` has loaded the module as __main__, where its name is lost.
     lab = load_lab(importlib.import_module(sys.modules["__main__"].__spec__.name))  # type: ignore[union-attr]
     try:
@@ -32,10 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except BaseException as problem:
         if isinstance(problem, SystemExit) and heartbeat.current() is None:
             raise  # --help.
-        leave(atomic.explain_os_error(problem), heartbeat.error_prefix())
+        leave(explain_os_error(problem), heartbeat.error_prefix())
 
 
-def leave(problem: BaseException, where: str, echoed: str = "stopped, since another worker has ended") -> None:
+def leave(problem: BaseException, where: str, secondary: str = "stopped, since another worker has ended") -> None:
     """End this worker at once; its last line says which worker stopped, where and why.
 
     An ordinary exit would wait in Horovod's shutdown for workers that are waiting for this one. After an abrupt exit
@@ -44,16 +69,16 @@ def leave(problem: BaseException, where: str, echoed: str = "stopped, since anot
     Args:
         problem: What was raised.
         where: The worker, and its place in the training.
-        echoed: The cause if the error only says that another worker has ended.
+        secondary: The cause if the error only says that another worker has ended.
     """
-    problem = _explain_out_of_memory(problem)
     sys.stdout.flush()
-    echo = is_secondary_failure(problem)
-    if echo or heartbeat.rank() != 0:
-        time.sleep(1.0)  # Rank 0 reports what all find at once, and the cause comes before its echoes.
-    if not echo and not isinstance(problem, LabError | KeyboardInterrupt | SystemExit):
+    is_secondary = is_secondary_failure(problem)
+    if is_secondary or heartbeat.rank() != 0:
+        time.sleep(1.0)  # Rank 0 reports what all find at once, and the cause comes before its consequences.
+    if not (is_secondary or is_out_of_memory(problem)
+            or isinstance(problem, LabError | KeyboardInterrupt | SystemExit)):
         traceback.print_exception(problem)
-    cause = echoed if echo else _cause(problem)
+    cause = secondary if is_secondary else _cause(problem)
     print(f"{ERROR_PREFIX}{one_line(where + cause)}", file=sys.stderr, flush=True)
     os._exit(_exit_code(problem))
 
@@ -70,20 +95,68 @@ def is_secondary_failure(problem: BaseException) -> bool:
     return "Horovod has been shut down" in str(problem) or "HorovodInternalError" in str(problem)
 
 
-def _explain_out_of_memory(problem: BaseException) -> BaseException:
-    """Return the error of a failed allocation, Python's or TensorFlow's, as a LabError, and any other unchanged."""
-    if is_out_of_memory(problem):
-        return LabError("out of memory; lower --batch-size, or ask for more (sbatch --mem); lab 6 shows what fits")
-    return problem
-
-
 def _cause(problem: BaseException) -> str:
     """Return an exception as one line."""
-    first = first_line(problem)
+    if is_out_of_memory(problem):
+        return "out of memory; lower --batch-size, or ask for more (sbatch --mem); lab 6 shows what fits"
     if isinstance(problem, LabError):
-        return first
+        return first_line(problem)
     if isinstance(problem, SystemExit):
         return f"exited before the run ended, with sys.exit({problem.code!r})"
     if isinstance(problem, KeyboardInterrupt):
         return str(problem) or "interrupted"
-    return f"{type(problem).__name__}: {first}"
+    return f"{type(problem).__name__}: {first_line(problem)}"
+
+
+def _on_signal(*_) -> None:
+    global _requested
+    if not _deferred:
+        raise KeyboardInterrupt
+    _requested = True
+
+
+@contextlib.contextmanager
+def handle_signal() -> Iterator[None]:
+    """Handle SIGNAL in this block: raise KeyboardInterrupt, except inside `defer_signal`."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python delivers signals to the main thread only.
+        return
+    before = signal.signal(SIGNAL, _on_signal)
+    try:
+        yield
+    finally:
+        signal.signal(SIGNAL, before)
+
+
+@contextlib.contextmanager
+def defer_signal() -> Iterator[None]:
+    """Record SIGNAL in this block instead of interrupting it; `is_stop_requested` returns what was recorded."""
+    global _deferred, _requested
+    _deferred, _requested = True, False
+    try:
+        yield
+    finally:
+        _deferred = False
+
+
+def is_stop_requested() -> bool:
+    """Return whether SIGNAL arrived in the last `defer_signal` block."""
+    return _requested
+
+
+def end_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
+    """Have the kernel send this process a signal when its parent ends."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
+
+
+def end_with_launcher() -> None:
+    """Have the kernel kill this worker when its launcher ends, and exit at once if `labs run` has already ended.
+
+    Open MPI's launcher may end without its workers when it loses its output. A process that was started from a shell
+    may outlive the shell.
+    """
+    if "OMPI_COMM_WORLD_RANK" in os.environ or "HOROVOD_RANK" in os.environ:
+        end_with_parent(signal.SIGKILL)
+    host, _, pid = os.environ.get(heartbeat.SUPERVISOR, "").partition(":")
+    if host == socket.gethostname() and not os.path.exists(f"/proc/{pid}"):
+        os._exit(1)

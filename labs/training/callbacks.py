@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 
@@ -10,7 +9,7 @@ import tensorflow as tf
 from tqdm import tqdm
 
 from labs.run import terminal
-from labs.run.heartbeat import Heartbeat
+from labs.run.heartbeat import Monitor
 from labs.training import hvd_ops, keras_internals
 
 BETWEEN_CALLBACKS = 0.2
@@ -36,13 +35,13 @@ class Steps(tf.keras.callbacks.Callback):
             epoch there.
     """
 
-    def __init__(self, heart: Heartbeat, epoch: int, steps: int, micro_batches: int, bar: bool, *, first: int,
+    def __init__(self, heart: Monitor, epoch: int, steps: int, micro_batches: int, bar: bool, *, first: int,
                  begin: Callable[[], None], after_step: Callable[[int], bool]):
         super().__init__()
         self.heart, self.epoch, self.steps, self.micro_batches, self.first = heart, epoch, steps, micro_batches, first
         self.begin, self.after_step, self.stopped = begin, after_step, False
         self.pace, self.paced = 1, steps - first <= 8
-        self.columns = bar and terminal.width(sys.stderr)
+        self.columns = bar and terminal.columns()
         self.step, self.since = first, time.perf_counter()
         self.began = self.since
 
@@ -81,18 +80,18 @@ class Steps(tf.keras.callbacks.Callback):
 
     def _show(self, loss: float) -> None:
         if self.columns:
-            terminal.live.show(tqdm.format_meter(
+            terminal.show_progress(tqdm.format_meter(
                 self.step, self.steps, time.perf_counter() - self.began, self.columns - 1, f"epoch {self.epoch}",
                 unit="step", postfix=f"loss {loss:.4f}", initial=self.first))
 
     def on_train_end(self, logs=None):
-        terminal.live.show("")
+        terminal.show_progress("")
 
 
 class EvaluationSteps(tf.keras.callbacks.Callback):
     """Keeps this worker's heartbeat going during an evaluation."""
 
-    def __init__(self, heart: Heartbeat):
+    def __init__(self, heart: Monitor):
         super().__init__()
         self.heart = heart
 

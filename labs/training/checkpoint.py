@@ -17,7 +17,7 @@ from typing import IO, Any
 import numpy as np
 import tensorflow as tf
 
-from labs.run import atomic, heartbeat, run_lock, stop
+from labs.run import atomic, heartbeat, run_lock, worker
 from labs.run.errors import LabError
 from labs.training import hvd_ops, keras_internals
 from labs.training.workers import Job
@@ -235,13 +235,13 @@ class Saver:
         self.job.print_once(f"stopped and saved after {reached}")
         # Horovod: only rank 0 saves. A worker that stops exits with code 130, and mpirun then kills all others: wait.
         hvd_ops.barrier()
-        raise stop.Stopped(f"asked to stop, and saved after {reached}")
+        raise worker.Stopped(f"asked to stop, and saved after {reached}")
 
     def _due(self) -> tuple[bool, bool]:
         """Return whether to save and whether to stop, the same on all workers."""
         due = time.perf_counter() - self.saved > self.job.options.save_seconds
         # Horovod: a signal may reach one worker a step earlier, and clocks differ, so all workers decide together.
-        by_rank = hvd_ops.gather_in_graph([due, stop.requested()])
+        by_rank = hvd_ops.gather_in_graph([due, worker.is_stop_requested()])
         return bool(by_rank[0, 0]), bool(by_rank[:, 1].any())
 
     def _save(self, position: Position) -> None:

@@ -16,7 +16,7 @@ import horovod.tensorflow as hvd
 import psutil
 import tensorflow as tf
 
-from labs.run import cluster_state, environment, resources, speed_settings
+from labs.run import cluster_state, environment, resources
 from labs.run.errors import LabError
 from labs.run.text import plural
 from labs.training import hvd_ops, keras_internals
@@ -231,7 +231,7 @@ def machine() -> dict[str, Any]:
         "memory_bytes": psutil.virtual_memory().total,
         "onednn": keras_internals.onednn_enabled(),
         "variables": environment.recorded(),
-        **speed_settings.horovod_settings(),
+        **environment.horovod_settings(),
         "gpus": [tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name)
                  for gpu in tf.config.list_physical_devices("GPU")],
     }

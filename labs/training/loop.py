@@ -16,7 +16,7 @@ import tensorflow as tf
 from labs.datasets.pipeline import Augment, eval_batches, lab_error, train_batches
 from labs.datasets.sharding import coverage, refuse_large_batch, refuse_unequal, shard, steps_per_epoch
 from labs.datasets.splits import Subset
-from labs.run import heartbeat, stop, terminal
+from labs.run import heartbeat, worker
 from labs.run.errors import LabError
 from labs.training import agreement, checkpoint, hvd_ops, keras_internals, layout
 from labs.training.callbacks import EvaluationSteps, Steps
@@ -94,7 +94,7 @@ def fit(
     job.print_once(_coverage(job, train, batch_size, position.epoch))
     saver = checkpoint.Saver(job, model, position, identity)
     heartbeat.current().plan(epochs, steps, batch_size * job.size)
-    with stop.defer_signal():
+    with worker.defer_signal():
         while saver.position.epoch < epochs:
             row = _train_epoch(job, model, train, saver, steps, batch_size, backward_passes_per_step, augment)
             # Horovod: from here to the end of the epoch all workers must hold and evaluate the same model.
@@ -276,12 +276,8 @@ def _explained(error: tf.errors.OpError, model: tf.keras.Model, epoch: int, step
 
 
 def epoch_line(row: dict[str, float], epochs: int) -> str:
-    """Return an epoch's row of the history as a line, without the items DROPPED_FIRST if the terminal is too narrow."""
+    """Return an epoch's row of the history as a line."""
     printed = ("loss", "accuracy", "mae", "psnr")
-    items = {"epoch": f"epoch {row['epoch']}/{epochs}"}
-    items |= {name: f"{name} {row[name]:.4f}" for name in row if name.removeprefix("val_") in printed}
-    items |= {"images/s": f"{row['images'] / row['train_seconds']:.0f} images/s", "s": f"{row['train_seconds']:.1f} s"}
-    for name in DROPPED_FIRST:
-        if len("  ".join(items.values())) > (terminal.width() or math.inf):
-            items.pop(name, None)
-    return "  ".join(items.values())
+    figures = [f"{name} {row[name]:.4f}" for name in row if name.removeprefix("val_") in printed]
+    speed = f"{row['images'] / row['train_seconds']:.0f} images/s", f"{row['train_seconds']:.1f} s"
+    return "  ".join([f"epoch {row['epoch']}/{epochs}", *figures, *speed])

@@ -17,11 +17,11 @@ from typing import Any
 import horovod.tensorflow as hvd
 import tensorflow as tf
 
-from labs.run import allocation, fields, heartbeat, speed_settings, stop, terminal
-from labs.run import environment as surroundings
+from labs.run import environment as run_environment
+from labs.run import fields, heartbeat, resources, terminal, worker
 from labs.run.errors import NO_GLOO, LabError
 from labs.run.options import Options
-from labs.run.paths import shown
+from labs.run.paths import format_path
 from labs.run.run_lock import hold
 from labs.training import hvd_ops
 from labs.training.layout import (
@@ -67,7 +67,7 @@ class Job:
     def print_once(self, text: str) -> None:
         """Print a line once, not once per worker."""
         if self.rank == 0:
-            terminal.live.write(terminal.folded(text, indent=2) + "\n", sys.stdout)
+            terminal.write(f"{text}\n", sys.stdout)
 
 
 @contextlib.contextmanager
@@ -88,7 +88,7 @@ def start(config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: 
     backend = getattr(config, "backend", "auto")
     layout = init(config.seed, options.stall_seconds, environment, threads, backend)
     with contextlib.ExitStack() as at_exit:
-        at_exit.enter_context(stop.handle_signal())
+        at_exit.enter_context(worker.handle_signal())
         problem = name = None
         if layout.rank == 0:
             try:
@@ -104,7 +104,7 @@ def start(config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: 
         at_exit.callback(beats.close)
         at_exit.enter_context(beats.note_stops())
         job = Job(lab, name, folder, config, options, layout, time.monotonic())
-        job.print_once(f"{lab}: {layout}; {shown(folder)}")
+        job.print_once(f"{lab}: {layout}; {format_path(folder)}")
         if options.timeline:
             hvd_ops.start_timeline(folder)
             at_exit.callback(hvd_ops.stop_timeline)
@@ -133,19 +133,19 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: M
     if hvd.is_initialized():
         _refuse_late_settings(environment or {})
     else:  # In a notebook, an earlier run may have left its settings of Horovod.
-        surroundings.refuse_harmful()
+        run_environment.refuse_harmful()
         os.environ.update(environment or {})
         # Horovod: its own stall check (rank 0 alone runs it) covers the time before the first step.
         os.environ.setdefault("HOROVOD_STALL_CHECK_TIME_SECONDS", str(int(stall_seconds)))
         os.environ.setdefault("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", str(int(2 * stall_seconds)))
-        speed_settings.set_horovod_defaults(backend in ("auto", "nccl") and has_nccl())
-        speed_settings.remember_horovod()
-    surroundings.restore_keras(tf.keras.backend)
+        run_environment.set_horovod_defaults(backend in ("auto", "nccl") and has_nccl())
+        run_environment.remember_horovod()
+    run_environment.restore_keras(tf.keras.backend)
     # Horovod: find the other workers; from here on rank, size and local_rank are known.
     with gloo_rendezvous(node_name()):
         hvd.init()
     if hvd.size() == 1:
-        allocation.check_step()
+        resources.refuse_separate_tasks()
         _check_launcher()
     gpu = pin_gpu(hvd.local_rank(), hvd.local_size())
     threads = set_threads(threads, hvd.local_size())
@@ -156,7 +156,7 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: M
 
 def _refuse_late_settings(environment: Mapping[str, str]) -> None:
     """Refuse settings that Horovod, which has started in this process, does not have."""
-    has = speed_settings.horovod_environment()
+    has = run_environment.horovod_environment()
     if late := [name for name, value in environment.items() if has.get(name) != value]:
         raise LabError(f"Horovod has started in this process without this run's {', '.join(late)}; start it in a new "
                        "process: labs.launch.local.run(lab, config, workers=1)")

@@ -108,7 +108,7 @@ class Run:
             except Exception as problem:
                 raise BreachError(f"{path.name} does not load: {problem}") from None
         self.reported = max([self.reported, *map(int, re.findall(r"^epoch (\d+)/", output, re.MULTILINE))])
-        for beat in heartbeat.read_beats(self.folder / heartbeat.FOLDER):
+        for beat in heartbeat.read_folder(self.folder / heartbeat.FOLDER):
             self.reached = max(self.reached, beat.epoch - 1 + beat.step / training.STEPS)
         return code
 

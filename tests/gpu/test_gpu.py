@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from labs.launch import capacity
+from labs.launch import mpirun
 from labs.results import records, scaling
 
-GPUS = capacity.visible_gpus()
+GPUS = mpirun.visible_gpus()
 WORKERS = max(2, GPUS)
 """One worker per GPU; on a single GPU two share it, so that NCCL is tested there, too."""
 TRAININGS = {

@@ -12,7 +12,7 @@ from labs import lab08_throughput as lab
 from labs import launch
 from labs.datasets import splits
 from labs.datasets.synthetic import make_synthetic
-from labs.launch import capacity, local
+from labs.launch import local, mpirun
 from labs.results import records
 from labs.run import options
 from labs.run.sweeps import cells
@@ -56,7 +56,7 @@ def test_two_workers_learn_ages_and_compute_what_one_worker_with_two_threads_com
 
 def test_layouts_divide_cores_and_batch(monkeypatch):
     """A4: 1 x 28, 2 x 14 and 4 x 7 on the report's node."""
-    for module in (launch, capacity):
+    for module in (launch, mpirun):
         monkeypatch.setattr(module, "visible_gpus", lambda: 0)
     (layouts,) = (sweep for sweep in lab.SWEEPS["paper"] if sweep.name == "layouts")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(28)))

@@ -1,4 +1,4 @@
-"""What a run's output shows of its failure: silent nodes and workers, stalls, and programs' last lines."""
+"""What a run's output shows of its failure: silent nodes and workers, and stalls."""
 
 from __future__ import annotations
 
@@ -28,50 +28,62 @@ def evidence():
     return evidence
 
 
-def beat(rank: int, alive: float = 1) -> str:
+def line(rank: int, alive: float = 1, step: int = 7, **fields) -> str:
     """Return a heartbeat of a rank, as it is sent; each rank is on a node of its own."""
-    fields = {"rank": rank, "host": f"n{rank + 1}", "pid": 1, "epoch": 2, "step": 7, "moved": 1, "alive": alive}
-    return f"\x1elabs {json.dumps(fields)}\x1e\n"
+    known = {"rank": rank, "host": f"n{rank + 1}", "pid": 1, "epoch": 2, "step": step, "moved": step, "alive": alive}
+    return f"\x1elabs {json.dumps(known | fields)}\x1e\n"
 
 
-def listen(evidence: failure.Evidence, seconds: int, *ranks: int) -> None:
+def listen(evidence: failure.Evidence, seconds: int, *ranks: int, **fields) -> None:
     """Receive a heartbeat of some ranks in each of some seconds."""
     for _ in range(seconds):
         evidence.clock.seconds += 1
         for rank in ranks:
-            evidence.extract_heartbeats(beat(rank))
+            evidence.extract_heartbeats(line(rank, **fields))
 
 
-def test_a_silent_node_is_named_with_its_epoch_and_step(evidence):
+def test_a_silent_node_is_named_unless_it_has_finished_or_labs_itself_was_stopped(evidence):
     listen(evidence, 2, 0, 1)
-    assert not evidence.silent_node(4)
+    evidence.clock.seconds += 100  # No heartbeats are read.
+    assert "node" not in evidence.cause(1, Path("nowhere"))
+    listen(evidence, 1, 0, 1)
     listen(evidence, 5, 0)
     assert evidence.cause(1, Path("nowhere")) == ("node n2 has not been heard from for 5 s (rank 1: epoch 2, step 7): "
                                                   "its link is cut, or the node is lost or frozen")
-
-
-def test_no_node_counts_as_silent_after_it_has_finished_or_while_labs_itself_is_stopped(evidence):
-    listen(evidence, 2, 0, 1)
-    evidence.clock.seconds += 100  # No heartbeats are read.
-    assert not evidence.silent_node(4)
-    listen(evidence, 1, 0, 1)
-    evidence.extract_heartbeats(beat(1, alive=0))
+    evidence.extract_heartbeats(line(1, alive=0))
     listen(evidence, 9, 0)  # Rank 0 may still draw curves.
-    assert not evidence.silent_node(4)
+    assert "node" not in evidence.cause(1, Path("nowhere"))
 
 
 def test_heartbeats_are_taken_out_of_what_surrounds_them(evidence):
-    line = f'epoch 1:  50%{beat(5)}broken \x1elabs {{"rank": 6}}\x1e\n'
-    assert evidence.extract_heartbeats(line) == "epoch 1:  50%broken "
-    assert list(evidence.last_beats) == [5]
+    text = f'epoch 1:  50%{line(5)}broken \x1elabs {{"rank": 6}}\x1e\n'
+    assert evidence.extract_heartbeats(text) == "epoch 1:  50%broken "
+    assert list(evidence.heard) == [5]
+
+
+def test_the_stalled_worker_is_named_not_those_that_wait_for_it(evidence):
+    listen(evidence, 1, 0, 1, is_training=True)
+    listen(evidence, 9, 0, is_training=True)  # Rank 1 is frozen.
+    assert evidence.find_problem() == ("rank 1 on n2 (epoch 2, step 7): has made no progress for 9 s, the others are "
+                                       "waiting for it (--stall-seconds); frozen, overloaded or lost")
+    listen(evidence, 1, 0, 1, step=8, is_training=True)
+    assert not evidence.find_problem(), "both have taken a step"
+    listen(evidence, 1, 0, step=9, is_training=True)
+    for _ in range(9):
+        listen(evidence, 1, 0, step=9, is_training=True)
+        evidence.extract_heartbeats(line(1, step=8, is_training=True))  # In an endless loop, behind the other.
+    assert evidence.find_problem().startswith("rank 1 on n2 (epoch 2, step 8): has made no progress for 10 s")
+    evidence.extract_heartbeats(line(1, step=9, is_training=False))  # Rank 1 has left the training.
+    listen(evidence, 1, 0, step=9, is_training=False)
+    assert not evidence.find_problem()
 
 
 def warn(evidence: failure.Evidence, times: int, *missing: str) -> tuple[str, float]:
     """Receive Horovod's stall warning, every two seconds, and return the stall and the used part of its limit."""
     for _ in range(times):
-        for line in ("[2026-01-01] W stall_inspector.cc:105] One or more tensors were submitted", "Missing ranks:",
+        for text in ("[2026-01-01] W stall_inspector.cc:105] One or more tensors were submitted", "Missing ranks:",
                      *missing):
-            assert evidence.note_stall(f"{line}\n")
+            assert evidence.note_stall(f"{text}\n")
         assert not evidence.note_stall("a line of the script")
         evidence.clock.seconds += 2
     return evidence.stall()
@@ -98,15 +110,12 @@ def test_a_stall_says_which_ranks_wait_where_and_ends(evidence, missing, limit, 
 def test_silence_of_one_and_of_all_is_an_error_after_twice_the_limit_but_not_while_nobody_can_hear(evidence):
     listen(evidence, 2, 0, 1)
     listen(evidence, 17, 0)
-    assert evidence.silence() == "rank 1 on n2 (epoch 2, step 7): no heartbeat for 17 s; frozen or overloaded"
+    assert evidence.find_problem() == "rank 1 on n2 (epoch 2, step 7): no heartbeat for 17 s; frozen or overloaded"
     listen(evidence, 1, 1)
     evidence.clock.seconds += 17
-    assert re.fullmatch(r"no worker has sent a heartbeat for 18 s: .* frozen; last heartbeats: .*", evidence.silence())
+    assert re.fullmatch(r"no worker has sent a heartbeat for 18 s: .* frozen; last heartbeats: .*",
+                        evidence.find_problem())
     with evidence.blocked():  # Ctrl-S
-        assert not evidence.silence()
+        assert not evidence.find_problem()
         evidence.clock.seconds += 100
-    assert not evidence.silence()
-
-
-def test_the_verdict_of_the_proof_is_its_last_line_of_that_kind():
-    assert failure.proof_verdict("noise\nproof: 2 workers\nproof: equal\nno proof: here") == "equal"
+    assert not evidence.find_problem()

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from labs.launch import capacity, mpirun
+from labs.launch import mpirun
 from labs.run import resources
 from labs.run.errors import LabError
 
@@ -37,19 +37,13 @@ def test_slots_are_counted_as_mpirun_counts_them(host_file):
     assert [int(count) for count in re.findall(r": slots=(\d+)", shown)][-3:] == [*expected.values()]
 
 
-def test_a_host_without_slots_has_this_machines_cores(host_file):
+def test_a_host_file_that_cannot_be_read_is_refused(host_file, monkeypatch, tmp_path):
     host_file("localhost\n")
     assert mpirun.host_slots() == {"localhost": resources.cores()}
-
-
-@pytest.mark.parametrize("text", ["# comment\nn1 slots=two\n", "n1\nn1 slots=2\n", "\nn1 slots 2\n"])
-def test_an_unreadable_line_is_reported_in_one_line(host_file, text):
-    host_file(text)
-    with pytest.raises(LabError, match=r"hosts, line 2: the kit reads only HOST slots=N, once per host, not 'n1"):
-        mpirun.host_slots()
-
-
-def test_a_missing_host_file_is_reported_in_one_line(monkeypatch, tmp_path):
+    for text in ("# comment\nn1 slots=two\n", "n1\nn1 slots=2\n", "\nn1 slots 2\n"):
+        host_file(text)
+        with pytest.raises(LabError, match=r"hosts: the kit reads only HOST slots=N, once per host, not 'n1"):
+            mpirun.host_slots()
     monkeypatch.setenv(VARIABLE, str(tmp_path / "gone"))
     with pytest.raises(LabError, match=f"^{VARIABLE} names {tmp_path}/gone: No such file or directory; unset it"):
         mpirun.host_slots()
@@ -60,6 +54,6 @@ def test_workers_on_several_nodes_need_tcp_and_the_slots_of_all_count(host_file)
     assert (mpirun.nodes(), "^tcp,ofi" in mpirun.command(2)) == (1, True)
     host_file("n1 slots=400\nn2 slots=500\n")
     assert (mpirun.nodes(), "^tcp,ofi" in mpirun.command(2)) == (2, False)
-    capacity.check_slots(900)
+    mpirun.check_slots(900)
     with pytest.raises(LabError, match="901 workers on 900 cores would wait for each other"):
-        capacity.check_slots(901)
+        mpirun.check_slots(901)

@@ -199,7 +199,7 @@ def test_the_keys_are_private_all_listen_on_loopback_only_and_stop_leaves_nothin
     assert listening.addresses(*programs) == {"127.0.0.1"}
     keys = list(tmp_path.rglob("ipcontroller-*.json"))
     assert len(keys) == 2
-    assert {stat.S_IMODE(path.stat().st_mode) for path in [*keys, *tmp_path.glob("labs-mpi-*")]} == {0o600, 0o700}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in [*keys, *tmp_path.glob("labs-keys-*")]} == {0o600, 0o700}
     shared = {each.path for process in mine for each in process.memory_maps() if each.path.startswith("/dev/shm/")}
     assert shared, "the workers exchange gradients through shared memory"
     two.stop()
@@ -272,7 +272,7 @@ def test_cells_run_on_the_ranks_and_a_kernel_that_ends_takes_all_with_it(kernel,
     mine = family(kernel.pid)
     kernel.manager.shutdown_kernel()
     assert not psutil.wait_procs(mine, timeout=SECONDS_TO_END)[1]
-    assert not list(tmp_path.glob("labs-mpi-*"))
+    assert not list(tmp_path.glob("labs-keys-*"))
     assert not [path for path in tmp_path.rglob("*") if "ipcontroller" in path.name]
 
 

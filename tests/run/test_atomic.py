@@ -1,4 +1,4 @@
-"""Whatever is written is there whole, or the old one is."""
+"""Atomic writes: a file or folder is there whole, or the old one is."""
 
 from __future__ import annotations
 
@@ -49,26 +49,7 @@ def test_a_folder_appears_when_it_is_complete_unless_another_was_first(tmp_path)
     assert os.listdir(tmp_path) == ["f"]
 
 
-def test_a_file_is_on_the_disk_before_it_takes_the_place_of_the_old(tmp_path, monkeypatch):
-    done, fsync, replace = [], os.fsync, os.replace
-
-    def noted_fsync(descriptor):
-        result = os.fstat(descriptor)
-        done.append("folder on the disk" if stat.S_ISDIR(result.st_mode) else f"{result.st_size} bytes on the disk")
-        fsync(descriptor)
-
-    def noted_replace(source, target):
-        done.append("replaced")
-        replace(source, target)
-
-    monkeypatch.setattr(os, "fsync", noted_fsync)
-    monkeypatch.setattr(os, "replace", noted_replace)
-    atomic.write_text(tmp_path / "a", "whole")
-    assert done == ["5 bytes on the disk", "replaced", "folder on the disk"]
-
-
-def test_kill_in_the_middle_of_writing(tmp_path):
-    """A writer that is killed while it replaces a file again and again never leaves half of one."""
+def test_a_writer_that_is_killed_never_leaves_half_a_file(tmp_path):
     program = (
         "from labs.run import atomic\nimport sys\n"
         "for n in range(10**9):\n"

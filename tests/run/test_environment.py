@@ -1,8 +1,8 @@
-"""Harmful surroundings: variables, keras.json, and files that hide modules. A run refuses them in one line, or is the
-same run."""
+"""The environment of a run: what breaks it is refused in one line; what only differs does not change it."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -11,80 +11,46 @@ import sys
 import pytest
 
 from labs.cli import commands
-from labs.launch import capacity
-from labs.run import paths
+from labs.launch import mpirun
+from labs.run import catalogue, command_line, environment, paths
 from labs.run.errors import LabError
 from tests.labs.test_own_data import classes
 
 TINY = ["--epochs", "1", "--image-size", "16", "--batch-size", "8", "--validation-split", "0"]
 FOREIGN_SETTINGS = {"floatx": "float64", "image_data_format": "channels_first", "epsilon": 0.5, "backend": "torch",
                     "nnx_enabled": True}
-TRAINS = "from labs import training\nimport tensorflow\n"
-VARIABLES = [("TF_USE_LEGACY_KERAS", "1"), ("KERAS_BACKEND", "jax"), ("KERAS_MAX_EPOCHS", "1"),
-             ("PYTHONWARNINGS", "error"), ("HOROVOD_CPU_OPERATIONS", "gloo"), ("PYTHONOPTIMIZE", "2"),
-             ("HOROVOD_CYCLE_TIME", "1ms"), ("HOROVOD_FUSION_THRESHOLD", "64MB")]
+VARIABLES = {"TF_USE_LEGACY_KERAS": "1", "KERAS_BACKEND": "jax", "KERAS_MAX_EPOCHS": "1", "PYTHONOPTIMIZE": "2",
+             "KERAS_MAX_STEPS_PER_EPOCH": "1", "HOROVOD_CPU_OPERATIONS": "gloo"}
+LAB = catalogue.load_lab("lab02")
 
 
-def refusal(monkeypatch, results, *words) -> str:
-    """Return the one line with which `labs run lab10` ends before it starts anything."""
-    monkeypatch.setattr(sys, "argv", ["labs", "run", "lab10", "--results", str(results), *words])
-    with pytest.raises(SystemExit) as end:
-        commands.main()
-    assert not list(results.iterdir())
-    line = str(end.value.code)
-    assert line.isprintable()
-    return line
+@pytest.mark.parametrize("name", VARIABLES)
+def test_a_run_refuses_a_harmful_variable(name, tmp_path, monkeypatch):
+    monkeypatch.setenv(name, VARIABLES[name])
+    with pytest.raises(LabError, match=f"^{name}={VARIABLES[name]} .*; unset {name}$"):
+        commands.dispatch(["run", "lab10", "--results", str(tmp_path)])
+    assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("name", "value"), VARIABLES)
-def test_a_run_refuses_a_harmful_variable(name, value, tmp_path, monkeypatch):
-    monkeypatch.setenv(name, value)
-    line = refusal(monkeypatch, tmp_path)
-    assert line.startswith(f"labs: error: {name}={value} ")
-    assert line.endswith(f"; unset {name}")
-
-
-def test_a_run_refuses_a_keras_json_that_holds_no_settings(tmp_path, monkeypatch):
-    monkeypatch.setenv("KERAS_HOME", str(tmp_path / "home"))
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home/keras.json").write_text("[]")
-    (tmp_path / "results").mkdir()
-    assert refusal(monkeypatch, tmp_path / "results").endswith(f"; rm {tmp_path}/home/keras.json")
-
-
-def test_a_run_refuses_a_folder_that_has_been_deleted(tmp_path, monkeypatch):
+def test_a_folder_that_has_been_deleted_is_refused(tmp_path, monkeypatch):
     (tmp_path / "gone").mkdir()
-    (tmp_path / "results").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    assert "the working folder has been deleted" in refusal(monkeypatch, tmp_path / "results")
-    for words in (["lint", "table.csv"], ["sweep", "lab02"], ["launch", "2", "train.py"]):
+    for words in (["run", "lab02"], ["sweep", "lab02"], ["launch", "2", "train.py"]):
         with pytest.raises(LabError, match="the working folder has been deleted; `cd` to another"):
             commands.dispatch(words)
 
 
-@pytest.mark.parametrize(("file", "words", "on_path", "line"), [
-    ("random.py", ["train.py"], False, "{file} hides the Python module random; rename it"),
-    ("keras.py", ["train.py"], False, "{file} hides the environment's keras; rename it"),
-    ("numpy/__init__.py", ["-m", "labs", "run", "lab02"], True,
-     "{file} hides the environment's numpy; unset PYTHONPATH"),
-    ("", ["train.py"], False, "KERAS_BACKEND=jax makes Keras use a backend other than TensorFlow; "
-                              "unset KERAS_BACKEND"),
-])
-def test_what_hides_a_module_or_breaks_a_script_is_named_in_one_line(file, words, on_path, line, tmp_path):
-    (tmp_path / file).parent.mkdir(exist_ok=True)
-    (tmp_path / (file or "other.py")).write_text("raise RuntimeError\n")
-    (tmp_path / "train.py").write_text(TRAINS)
-    variables = {"PYTHONPATH": str(tmp_path) if on_path else ""} | ({} if file else {"KERAS_BACKEND": "jax"})
-    done = subprocess.run([sys.executable, *words], cwd=tmp_path, env=os.environ | variables, capture_output=True,
-                          text=True, timeout=60, check=False)
-    assert done.returncode == 1
-    path = str(tmp_path / file).removesuffix("/__init__.py")
-    assert done.stderr == f"labs: error: {line.format(file=path)}\n"
+def test_a_script_that_imports_tensorflow_in_a_harmful_environment_ends_in_one_line(tmp_path):
+    done = subprocess.run([sys.executable, "-c", "from labs import training; import tensorflow"], capture_output=True,
+                          env=os.environ | {"KERAS_BACKEND": "jax"}, text=True, cwd=tmp_path, check=False)
+    assert (done.returncode, done.stderr) == (1, "labs: error: KERAS_BACKEND=jax makes Keras use a backend other than "
+                                                 "TensorFlow; unset KERAS_BACKEND\n")
 
 
 @pytest.mark.slow
-def test_a_run_in_foreign_surroundings_is_the_same_run(tmp_path):
+def test_a_run_in_a_foreign_environment_is_the_same_run(tmp_path):
+    """With another keras.json, files named as modules in the working folder, and names that are not ASCII."""
     data, here, keras = tmp_path / "d\u00fc", tmp_path / "here", tmp_path / "keras"
     classes(data)
     for folder in (here / "labs", keras):
@@ -102,10 +68,58 @@ def test_a_run_in_foreign_surroundings_is_the_same_run(tmp_path):
     foreign, plain = (json.loads((tmp_path / "r\u00fc" / "lab10_caltech" / name / "record.json").read_text())
                       for name in ("foreign", "plain"))
     assert foreign["metrics"] == plain["metrics"]
-    assert foreign["layout"]["size"] == (capacity.visible_gpus() or 1)
+    assert foreign["layout"]["size"] == (mpirun.visible_gpus() or 1)
     assert foreign["machine"]["variables"] == {"TF_DETERMINISTIC_OPS": "1"}
 
 
 def test_an_empty_entry_of_pythonpath_is_no_working_folder(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", ":/elsewhere:")
     assert paths.python_path() in ("/elsewhere", f"{paths.ROOT}:{paths.ROOT}/horovod_keras3:/elsewhere")
+
+
+IMPORT = """
+import gc, json, sys
+import labs
+labs.run.environment.TensorFlowImport.hidden = hidden = sys.argv[2:]
+collections = []
+gc.callbacks.append(lambda phase, info: collections.append(phase))
+exec(sys.argv[1])
+state = [name for name in hidden if name in sys.modules], len(collections), gc.isenabled()
+import keras, matplotlib, sklearn, tensorflow
+assert keras is sys.modules["keras"] and tensorflow.keras.backend.floatx() == keras.backend.floatx() == "float32"
+assert hidden or keras.wrappers.SKLearnClassifier(keras.Sequential()), "a student's script has all of Keras"
+print(json.dumps(state))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("imports", "hidden"), [
+    ("import tensorflow", environment.UNUSED), ("import keras", environment.UNUSED), ("from keras import layers", ()),
+])
+def test_a_worker_imports_tensorflow_quietly_and_only_what_it_needs(tmp_path, imports, hidden):
+    (tmp_path / "keras.json").write_text('{"floatx": "float16"}')
+    done = subprocess.run([sys.executable, "-c", IMPORT, imports, *hidden], cwd=paths.ROOT, capture_output=True,
+                          text=True, check=False, env=os.environ | {"KERAS_HOME": str(tmp_path)})
+    assert done.stderr == ""
+    assert json.loads(done.stdout) == [[], 0, True]
+
+
+def seed(*words: str) -> int:
+    return command_line.parse(LAB, words)[0].seed
+
+
+def test_the_default_seed_is_the_students_own_and_one_that_is_given_stays(monkeypatch):
+    assert seed() == 1
+    monkeypatch.setenv("LABS_STUDENT", "s1234")
+    mine = seed()
+    assert mine == seed("--preset", "paper") == seed("--batch-size", "7"), "the same in every run"
+    for given in (1, 7):
+        config = dataclasses.replace(LAB.presets["demo"], seed=given)
+        assert seed("--seed", str(given)) == given
+        assert command_line.parse(LAB, command_line.to_argv(config))[0] == config, "of a notebook or a sweep"
+    monkeypatch.setenv("LABS_STUDENT", "s1235")
+    assert len({seed(), mine, 1}) == 3
+    for name in ("Jan M\u00fcller", "../x", "=1+1", "-x", "a\nb", "x" * 101):
+        monkeypatch.setenv("LABS_STUDENT", name)
+        with pytest.raises(LabError, match=r"LABS_STUDENT=.* is not an id"):
+            seed()

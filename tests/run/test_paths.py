@@ -1,36 +1,22 @@
-"""Paths that users give: `~` in all of them, and files that never end."""
+"""Folders that users name: `~` is the home folder, and they stay where they are."""
 
 from __future__ import annotations
 
-import os
+from pathlib import Path
 
-import pytest
-
-from labs.cli import commands
-from labs.datasets import arrays, decode, locate
-from labs.launch import mpirun
-from labs.measure import timeline
 from labs.run import cluster_state, paths
-from labs.run.errors import LabError
+from labs.run.options import Options
 
-HOST_FILE = mpirun.HOST_FILES[0]
 FOLDERS = {"LABS_DATA": paths.data_dir, "LABS_RESULTS": paths.results_dir, "LABS_CACHE": paths.cache_dir,
-           "LABS_WORK": paths.work_dir, "LABS_TMPDIR": paths.temporary_dir, cluster_state.FOLDER: cluster_state.folder}
+           "LABS_WORK": paths.work_dir, cluster_state.FOLDER: cluster_state.folder}
 
 
-def test_a_tilde_is_the_home_folder_everywhere(tmp_path, monkeypatch, capsys):
+def test_a_tilde_is_the_home_folder_everywhere(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     for variable, folder in FOLDERS.items():
         monkeypatch.setenv(variable, "~/mine")
         assert folder() == tmp_path / "mine"
-        monkeypatch.delenv(variable)
-    (tmp_path / "mnist.npz").touch()
-    assert locate("mnist", "~/mnist.npz") == tmp_path / "mnist.npz"
-    (tmp_path / "table.csv").write_text("workers,seconds_per_epoch\n1,20\n2,11\n")
-    commands.dispatch(["lint", "~/table.csv"])
-    assert capsys.readouterr().out.startswith("table.csv: ")
-    (tmp_path / "hosts").write_text("node1 slots=2\n")
-    assert mpirun.host_slots({HOST_FILE: "~/hosts"}) == {"node1": 2}
+    assert Options(results=Path("~/mine")).results == tmp_path / "mine"
 
 
 def test_folders_stay_where_they_are_for_a_program_that_runs_elsewhere(tmp_path, monkeypatch):
@@ -38,33 +24,10 @@ def test_folders_stay_where_they_are_for_a_program_that_runs_elsewhere(tmp_path,
     monkeypatch.chdir(tmp_path)
     for variable in FOLDERS:
         monkeypatch.setenv(variable, f"here/{variable}")
-    paths.keep_folders()
+    paths.make_folders_absolute()
     monkeypatch.chdir("/")
     assert {variable: folder() for variable, folder in FOLDERS.items()} == {
         variable: tmp_path / "here" / variable for variable in FOLDERS}
     monkeypatch.setenv("LABS_DATA", "")
-    paths.keep_folders()
+    paths.make_folders_absolute()
     assert paths.data_dir() == paths.ROOT / "data"
-
-
-@pytest.mark.parametrize("kind", ["device", "pipe", "hole"])
-def test_a_file_without_an_end_is_refused(kind, tmp_path):
-    """A device never ends, a pipe waits for a writer, and a hole may have a terabyte."""
-    endless = tmp_path / kind
-    if kind == "device":
-        endless.symlink_to("/dev/zero")
-    elif kind == "pipe":
-        os.mkfifo(endless)
-    else:
-        endless.touch()
-        os.truncate(endless, 1 << 40)
-    for name in ("mnist.npz", "data_batch_1.bin", "wiki.mat", "a.png"):
-        (tmp_path / name).symlink_to(endless)
-    readers = [lambda: mpirun.host_slots({HOST_FILE: str(endless)}), lambda: timeline.read(endless),
-               lambda: arrays.read_mnist(tmp_path), lambda: arrays.read_cifar10(tmp_path),
-               lambda: arrays.read_wiki(tmp_path)]
-    for read in readers:
-        with pytest.raises(LabError, match=r"it is not a regular file|it is larger than"):
-            read()
-    with pytest.raises(LabError, match="cannot decode"):
-        decode.read_image(tmp_path / "a.png", 16)

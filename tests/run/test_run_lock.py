@@ -24,15 +24,11 @@ LAB = "lab00_any"
 CONTENDERS = Path(__file__).parent / "programs/contenders.py"
 
 
-def contend(number: int, results: Path) -> list[dict]:
-    done = subprocess.run([sys.executable, CONTENDERS, str(number), results, LAB, "it"], capture_output=True, text=True,
+def test_of_a_hundred_at_once_one_wins_and_leaves_one_clean_result(tmp_path):
+    done = subprocess.run([sys.executable, CONTENDERS, "100", tmp_path, LAB, "it"], capture_output=True, text=True,
                           env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=100, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-def test_of_a_hundred_at_once_one_wins_and_leaves_one_clean_result(tmp_path):
-    output = contend(100, tmp_path)
+    output = [json.loads(line) for line in done.stdout.splitlines()]
     assert len({each["pid"] for each in output}) == 100
     (winner,) = [each["pid"] for each in output if "won" in each]
     refusals = {each["refused"] for each in output if "refused" in each}
@@ -73,39 +69,32 @@ def saved(name: str, results: Path, when: float) -> Path:
 
 
 def test_the_run_to_resume_is_the_newest_that_is_neither_finished_nor_busy(tmp_path):
-    old, new, _, launched, finished = (saved(name, tmp_path, when) for when, name in enumerate(
-        ("old", "new", "busy", "launched", "finished")))
+    old, new, _, finished = (saved(name, tmp_path, when) for when, name in enumerate(
+        ("old", "new", "busy", "finished")))
     (finished / "record.json").touch()
-    with run_lock.hold(LAB, Options("busy", tmp_path, resume=True), 2), run_lock.launching(launched):
+    with run_lock.hold(LAB, Options("busy", tmp_path, resume=True), 2):
         assert run_lock.resumed(LAB, Options(None, tmp_path, resume=True)).name == new.name
-        with pytest.raises(LabError, match=r"run 'launched' is locked by process \d+ on"), run_lock.launching(launched):
-            pass
+    assert run_lock.resumed(LAB, Options(old.name, tmp_path, resume=True)).name == old.name
+    with pytest.raises(LabError, match="; continue with --resume"), hold(LAB, Options("old", tmp_path), 1):
+        pass
+    with hold(LAB, Options("old", tmp_path, resume=True), 1) as name:
+        assert name == "old"
     for workers in (2, 1):  # The first time nothing is saved yet: that is how the run was started.
         with run_lock.hold(LAB, Options("begun", tmp_path, resume=True), workers):
             assert run_lock.started_with(tmp_path / LAB / "begun")["workers"] == 2
         (tmp_path / LAB / "begun/checkpoints").mkdir(exist_ok=True)
         (tmp_path / LAB / "begun/checkpoints/epoch-00001.npz").touch()
-    assert run_lock.resumed(LAB, Options(old.name, tmp_path, resume=True)).name == old.name
 
 
-def test_runs_of_one_second_get_names_of_their_own_at_once(tmp_path, monkeypatch):
+def test_runs_of_one_second_get_different_names(tmp_path, monkeypatch):
     monkeypatch.setattr(run_lock.time, "strftime", lambda form: "now")
-    with ThreadPoolExecutor(8) as pool, contextlib.ExitStack() as held:
-        reserve = lambda _: held.enter_context(run_lock.reserved(LAB, Options(results=tmp_path), 2))  # noqa: E731
+    with ThreadPoolExecutor(8) as pool, contextlib.ExitStack() as stack:
+        reserve = lambda _: stack.enter_context(run_lock.reserved(LAB, Options(results=tmp_path), 2))  # noqa: E731
         names = {folder.name for folder in pool.map(reserve, range(8))}
         assert names == {"now-w2", *(f"now-w2-{number}" for number in range(2, 9))}
     with pytest.raises(LabError), run_lock.reserved(LAB, Options("wrong", tmp_path), 2) as folder:
         raise LabError("wrong data")
     assert not folder.exists()
-
-
-def test_an_interrupted_run_is_gone_on_with_when_that_is_asked_for(tmp_path):
-    (tmp_path / LAB / "it/checkpoints").mkdir(parents=True)
-    (tmp_path / LAB / "it/checkpoints/epoch-00001.npz").touch()
-    with pytest.raises(LabError, match="; continue with --resume"), hold(LAB, Options("it", tmp_path), 1):
-        pass
-    with hold(LAB, Options("it", tmp_path, resume=True), 1) as name:
-        assert name == "it"
 
 
 def test_a_folder_that_cannot_be_made_is_reported_in_one_line(tmp_path):

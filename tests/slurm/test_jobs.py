@@ -145,7 +145,7 @@ def test_a_wrong_folder_is_one_clear_line(slurm, clone, tmp_path, subfolder, lin
     (["--exclusive", "-n1", "--gpus=2"], "'node1', ntasks_per_node=(1,), cpus_per_task=4, gpus_per_node=2"),
 ], ids=["uneven", "whole node"])
 def test_the_launcher_sees_what_slurm_granted(slurm, tmp_path, args, granted):
-    code = "from labs.run import allocation; print(allocation.current())"
+    code = "from labs.run import resources; print(resources.allocation())"
     command = f"source jobs/env.sh && python -c {shlex.quote(code)}"
     job = slurm.submit(*args, f"--wrap=bash -c {shlex.quote(command)}", output=tmp_path / "out")
     assert job.wait() == "COMPLETED", job.text()

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from labs.run import atomic
+from labs.run.errors import explain_os_error
 from labs.training import checkpoint
 from labs.training.checkpoint import Position
 
@@ -74,7 +74,7 @@ def test_a_disk_that_is_full_at_any_byte_leaves_the_last_checkpoint(tmp_path, mo
     for size in range(0, len(whole), 61):
         with room_for(size), pytest.raises(OSError, match="File too large") as caught:
             save(tmp_path, model, 2)
-        assert str(atomic.explain_os_error(caught.value)).startswith(f"cannot write {tmp_path}/epoch-00002.npz: ")
+        assert str(explain_os_error(caught.value)).startswith(f"cannot write {tmp_path}/epoch-00002.npz: ")
         assert os.listdir(tmp_path) == [old.name]
         assert old.read_bytes() == whole
     assert restored(tmp_path, model) == 1

@@ -11,7 +11,7 @@ import horovod.tensorflow as hvd
 import pytest
 import tensorflow as tf
 
-from labs.run import speed_settings
+from labs.run import environment
 from labs.run.errors import LabError
 from labs.training import layout, workers
 
@@ -32,7 +32,7 @@ def test_only_where_mpi_carries_the_gradients(monkeypatch, size, here, operation
     monkeypatch.setenv("HOROVOD_CPU_OPERATIONS", operations)
     monkeypatch.setattr(hvd, "nccl_built", lambda: nccl)
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: gpus)
-    assert set(speed_settings.horovod_defaults(layout.has_nccl()).items()) == expected
+    assert set(environment.horovod_defaults(layout.has_nccl()).items()) == expected
 
 
 @pytest.mark.parametrize(("gpus", "backend", "shared"), [("ab", "NCCL", ""), ("aa", "MPI", ""), ("aa", "NCCL", "1")])

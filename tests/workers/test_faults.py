@@ -12,7 +12,6 @@ import subprocess
 import sys
 import termios
 import time
-from pathlib import Path
 
 import numpy as np
 import psutil
@@ -179,8 +178,6 @@ def test_interrupt_before_the_training_ends_at_once(labs):
 def test_killed_mpirun_leaves_no_process(labs):
     process, everyone, _ = start(labs, *ENDLESS)
     (mpirun,) = [one for one in everyone if one.name() == "prterun"]
-    shared = Path(mpirun.environ()["OMPI_MCA_btl_sm_backing_directory"])
-    assert list(shared.glob("sm_segment*")), "the workers' shared memory"
     mpirun.kill()
     code, last = end(process, timeout=10)
     assert code == 1
@@ -189,7 +186,6 @@ def test_killed_mpirun_leaves_no_process(labs):
                         f"{where.format(0)}, {where.format(1)}", last), last
     psutil.wait_procs(everyone, timeout=10)
     assert not [one for one in everyone if works(one)]
-    assert not shared.exists()
 
 
 def test_killed_labs_takes_its_workers_along_at_once(labs, tmp_path):

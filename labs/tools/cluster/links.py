@@ -12,7 +12,7 @@ from typing import Any
 
 from labs.run import cluster_state as state
 from labs.run.errors import LabError, quoted
-from labs.run.lock import Lock
+from labs.run.run_lock import Lock
 from labs.tools.cluster import enter
 
 WHOLE_PACKET = 72 * 2**10

@@ -10,10 +10,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
+from tqdm import tqdm
+
 from labs.exercises import hand_ins
-from labs.run import atomic, terminal, usage
+from labs.run import atomic, usage
 from labs.run.errors import LabError
-from labs.run.paths import shown
+from labs.run.paths import format_path
 from labs.run.text import plural
 from labs.tools.grade import container, evidence, judge, pages, policy
 from labs.tools.grade.judge import Graded
@@ -42,9 +44,9 @@ def main(args: argparse.Namespace) -> None:
         raise LabError(f"{args.folder} has no hand-in; `labs handin LAB` writes one")
     where = None if args.trust else container.command()
     every = list(map(judge.read, paths))
-    with (terminal.ticking(f"labs: grading {plural(len(paths), 'hand-in')},"),
-          concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool):
-        every = list(pool.map(lambda each: judge.judge(each, rules, where), every))
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        judged = pool.map(lambda each: judge.judge(each, rules, where), every)
+        every = list(tqdm(judged, "grading", len(every), unit="hand-in", leave=False, disable=None))
     graded, conflicts = _settle(every, args.folder)
     copies = evidence.copies([each.hand_in for each in graded if each.hand_in and not each.problem])
     with usage.writing_to("--output"):
@@ -53,7 +55,8 @@ def main(args: argparse.Namespace) -> None:
     sharing = {student for students, _ in copies for student in students} - {evidence.KIT}
     print(f"{plural(len(graded), 'hand-in')}, {bad} not graded; {plural(len(others), 'other file')}; "
           f"{plural(len(sharing), 'student')} with something in common")
-    print(f"{shown(output.absolute())}: grades.csv, class.md, feedback/ (for students), open-answers/ (not for them)")
+    print(f"{format_path(output.absolute())}: grades.csv, class.md, feedback/ (for students), "
+          "open-answers/ (not for them)")
 
 
 def find(folder: Path, left_out: set[Path]) -> tuple[list[Path], list[str]]:

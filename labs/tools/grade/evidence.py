@@ -17,7 +17,7 @@ from labs.exercises.hand_ins import HandIn
 from labs.lint import checker
 from labs.results import records, reference
 from labs.results.records import Record
-from labs.run.student import personal_seed
+from labs.run.environment import personal_seed
 from labs.run.text import plural
 
 SLACK = datetime.timedelta(minutes=5)

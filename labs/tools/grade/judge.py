@@ -17,10 +17,10 @@ from labs.exercises.grading import FORMULA, NotInstalledError, Question, format_
 from labs.exercises.hand_ins import HandIn
 from labs.results.records import Record
 from labs.run import catalogue
-from labs.run import student as student_id
+from labs.run.environment import STUDENT_ID
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
-from labs.run.text import one_line, printable_lines
+from labs.run.text import one_line
 from labs.tools.grade import evidence
 from labs.tools.grade.policy import Policy
 
@@ -74,7 +74,7 @@ def read(path: Path) -> Graded:
         problem = f"unknown lab {hand_in.manifest.lab}"
     except (LabError, OSError) as error:
         problem = one_line(error).removeprefix(f"{path}: ")
-    guess = re.search(rf"(lab\d\d_\w+?)-({student_id.ID}?)(?:\.\w+)*$", path.name)
+    guess = re.search(rf"(lab\d\d_\w+?)-({STUDENT_ID}?)(?:\.\w+)*$", path.name)
     lab, student = guess.groups() if guess else ("", "")
     return Graded(str(path), student, lab, problem)
 
@@ -123,7 +123,7 @@ def _judge_exercise(name: str, entry: Question | Task, hand_in: HandIn,
     except NotInstalledError as missing:
         return BY_HAND, f"{missing}; instructors: install it, or run the cell with exercises.check"
     except AssertionError as wrong:
-        return WRONG, printable_lines(str(wrong).partition(FORMULA)[0].strip())
+        return WRONG, str(wrong).partition(FORMULA)[0].strip()
     except Exception as problem:  # An answer or a record of another form than the grader knows.
         return WRONG, f"the answer cannot be graded from the records of this hand-in: {format_error(problem)}"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from labs.run import environment, terminal
 from labs.run.errors import LabError
-from labs.run.paths import ROOT, keep_folders, shown, user_name, work_dir
+from labs.run.paths import ROOT, format_path, make_folders_absolute, user_name, work_dir
 from labs.tools.notebook import working_copies
 
 
@@ -28,11 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> None:
     """Update the copies, and serve until Ctrl-C or SIGTERM."""
-    keep_folders()  # The server runs in the kit, and a kernel in the copies.
+    make_folders_absolute()  # The server runs in the kit, and a kernel in the copies.
     work = work_dir()
     if args.copy_only:
         update(work)
-        print(f"the notebooks are in {shown(work)}")
+        print(f"the notebooks are in {format_path(work)}")
         return
     terminal.note("starting JupyterLab: about ten seconds ...")
     from labs.tools.notebook import jupyter_server  # Loads JupyterLab.
@@ -52,11 +52,11 @@ def update(work: Path) -> None:
     try:
         outdated = working_copies.update(ROOT / "notebooks", work)
     except OSError as problem:
-        raise LabError(f"the copies of the notebooks cannot be written to {shown(work)}: "
+        raise LabError(f"the copies of the notebooks cannot be written to {format_path(work)}: "
                        f"{problem.strerror or problem}; set LABS_WORK to a folder of your own") from None
     for name in outdated:
-        print(f"{shown(work / name)} stays as you edited it; to get the notebook's new version, rename your copy, "
-              "then start again")
+        print(f"{format_path(work / name)} stays as you edited it; to get the notebook's new version, "
+              "rename your copy, then start again")
 
 
 def _announce(folder: str, port: int, token: str) -> None:

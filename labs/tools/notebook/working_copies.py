@@ -13,7 +13,7 @@ from pathlib import Path
 
 from labs.run import atomic
 from labs.run.errors import LabError
-from labs.run.paths import shown
+from labs.run.paths import format_path
 
 KIT = "kit"
 """Symbolic link to the kit, beside copies that are not in it."""
@@ -39,7 +39,7 @@ def update(notebooks: Path, work: Path) -> list[str]:
         if link.is_symlink():  # It may lead to last year's kit.
             link.unlink()
         elif link.exists():
-            raise LabError(f"{shown(link)} is in the way of a link to the kit; rename it")
+            raise LabError(f"{format_path(link)} is in the way of a link to the kit; rename it")
         link.symlink_to(notebooks.parent.resolve())
     copied: dict[str, str] = {}
     with contextlib.suppress(OSError, ValueError):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import webbrowser
 
-from labs.run import atomic, terminal, usage
+from labs.run import usage
 from labs.run.errors import LabError
-from labs.run.paths import results_dir, shown
+from labs.run.paths import format_path, results_dir
 from labs.tools.report import page
 
 
@@ -23,9 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> None:
     """Write the page and print its path."""
     output = args.output or args.results / "report.html"
-    atomic.refuse_special(output, "--output")
-    with usage.writing_to("--output"), terminal.ticking("labs: drawing the plots,"):
+    with usage.writing_to("--output"):
         page.write(args.results, output)
-    print(shown(output.absolute()), output.absolute().as_uri(), sep="\n")
+    print(format_path(output.absolute()), output.absolute().as_uri(), sep="\n")
     if args.open and not webbrowser.open(output.absolute().as_uri()):
         raise LabError("cannot start a browser here; open the page above yourself, or copy it to a machine with one")

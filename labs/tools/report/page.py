@@ -25,7 +25,7 @@ from labs.results.tables import FEW, Grid, grid
 from labs.run import atomic, catalogue, sweeps
 from labs.run.catalogue import Lab
 from labs.run.errors import LabError
-from labs.run.paths import shown
+from labs.run.paths import format_path
 from labs.run.text import plural, printable
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ NEWEST = ("lab", "run", "size", "batch_size", "global_batch_size", "images_per_s
           "test_accuracy", "warnings")
 """Columns of the table of the labs' newest runs."""
 NOT_SHOWN = {"confusion", "ledger", "right"}
-"""Tables of a record that are shown otherwise, or that have a row per round or per test image."""
+"""Tables of a record that are format_path otherwise, or that have a row per round or per test image."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +73,7 @@ def write(root: Path, output: Path) -> None:
     environment.globals.update(kind=lambda item: type(item).__name__)
     template = environment.get_template("page.html")
     made = time.strftime("%Y-%m-%d %H:%M")
-    atomic.write_text(output, template.render(page, made=made, folder=shown(root.absolute())))
+    atomic.write_text(output, template.render(page, made=made, folder=format_path(root.absolute())))
 
 
 def _page(runs: list[records.Record]) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def _groups(name: str, lab: Lab | None,
 
 
 def _items(lab: Lab | None, runs: list[records.Record]) -> list[Item]:
-    """Return all that is shown of some runs of a lab."""
+    """Return all that is format_path of some runs of a lab."""
     items: list[Item] = []
     for part in (functools.partial(_own, lab), _measured, _curves, _tables):
         items += part(runs)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from labs.run import catalogue, heartbeat, terminal, usage
 from labs.run.errors import LabError, quoted
-from labs.run.heartbeat import Beat
-from labs.run.paths import results_dir, shown
+from labs.run.heartbeat import Heartbeat
+from labs.run.paths import format_path, results_dir
 from labs.run.text import printable
 
 PERIOD = 2.0
@@ -38,7 +38,7 @@ def main(args: argparse.Namespace) -> None:
     try:
         while True:
             if not folder.is_dir():
-                raise LabError(f"{shown(folder)} is gone: the run failed before it had saved anything")
+                raise LabError(f"{format_path(folder)} is gone: the run failed before it had saved anything")
             lines = describe(folder).split("\n")
             # Each table is drawn over the last one.
             print(f"\x1b[{height}A\x1b[J" * bool(height) + "\n".join(lines), flush=True)
@@ -66,20 +66,21 @@ def find_run(wanted: str | None, root: Path) -> Path:
         folders = [each for each in folders if lab == each.parent.name]
     if not folders:
         which = "" if wanted is None else f" of {quoted(wanted)}"
-        raise LabError(f"no run{which} in {shown(root)}; one that has just been started appears after some seconds")
+        raise LabError(f"no run{which} in {format_path(root)}; one that has just been started appears after "
+                       "some seconds")
     return folders[0]
 
 
 def describe(folder: Path) -> str:
     """Return the table of a run's heartbeats."""
-    beats = heartbeat.read_beats(folder / heartbeat.FOLDER)
+    beats = heartbeat.read_folder(folder / heartbeat.FOLDER)
     state = ("finished: labs results" if (folder / "record.json").exists() else
              f"{len(beats)} of its workers have sent a heartbeat")
     table = f"\n{terminal.table([HEADING, *map(_describe_worker, beats)])}" * bool(beats)
     return f"{printable(folder.parent.name)}/{printable(folder.name)}: {state}{table}"
 
 
-def _describe_worker(beat: Beat) -> list[str]:
+def _describe_worker(beat: Heartbeat) -> list[str]:
     """Return a row; the clocks of nodes may differ, so the age of a heartbeat may be off by as much."""
     age = f"{max(0, time.time() - beat.alive):.0f} s ago" if beat.alive else "has ended"
     times = (f"{1e3 * seconds:.1f}" if beat.step_seconds else "" for seconds in (beat.step_seconds,

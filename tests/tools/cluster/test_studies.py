@@ -9,8 +9,8 @@ import pytest
 from labs.pages import over_links
 from labs.results import records
 from labs.run import cluster_state
-from labs.run.lock import Lock
 from labs.run.paths import ROOT
+from labs.run.run_lock import Lock
 from tests.tools.cluster.client import LABS
 
 pytestmark = [pytest.mark.workers, pytest.mark.slow]

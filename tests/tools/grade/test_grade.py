@@ -17,8 +17,8 @@ from labs import exercises
 from labs.exercises import hand_ins
 from labs.results import reference
 from labs.run import catalogue
+from labs.run.environment import personal_seed
 from labs.run.paths import ROOT
-from labs.run.student import personal_seed
 from labs.tools.grade import evidence, judge, policy
 from tests.exercises import planted
 from tests.exercises.solved import with_solutions

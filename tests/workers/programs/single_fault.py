@@ -92,8 +92,6 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     mine = rank == os.environ.get("OMPI_COMM_WORLD_RANK", "0")
     if mine and kind == "other config":
         config = dataclasses.replace(config, seed=2)
-    if mine and kind == "delays init":
-        _delay_init(seconds=8)  # Far longer than the test's time limit of Gloo.
     with workers.start(config, options) as job:
         images = np.random.default_rng(0).integers(0, 256, (160, 8, 8, 1), np.uint8)
         if mine and kind == "other data":
@@ -124,19 +122,6 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         if mine and kind == "lingers":
             time.sleep(60)
         return record
-
-
-def _delay_init(seconds: float) -> None:
-    """Delay this worker's `hvd.init`, which the workers have agreed to call now, by this many seconds."""
-    import horovod.tensorflow as hvd
-
-    init = hvd.init
-
-    def later() -> None:
-        time.sleep(seconds)
-        init()
-
-    hvd.init = later
 
 
 def _after_step(watched, fault, note) -> None:

@@ -40,7 +40,7 @@ def network() -> tf.keras.Model:
 
 
 def end_in_the_middle(which: signal.Signals) -> None:
-    while (beat := heartbeat.current().beat).epoch < 2 or beat.step < 9:
+    while (beat := heartbeat.current().heartbeat).epoch < 2 or beat.step < 9:
         time.sleep(0.001)
     os.kill(os.getpid(), which)
 
