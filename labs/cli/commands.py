@@ -1,7 +1,8 @@
 """The command `labs`: finds a subcommand, runs it, and prints the last line of one that fails.
 
 A subcommand is two functions: one adds its arguments to a parser, the other runs it and returns its exit code, or None
-for 0. A tool has them in its command.py. The modules that a subcommand needs are imported when it is called.
+for 0. `labs sweep` has them in sweep.py, and a tool in its command.py. What a subcommand needs is imported when it is
+called: `labs check` has to run where no package is installed.
 """
 
 from __future__ import annotations
@@ -21,9 +22,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from labs.cli import sweep
-from labs.launch import mpirun
-from labs.run import atomic, catalogue, cluster_state, command_line, environment, paths, usage, worker
+from labs.run import atomic, catalogue, environment, paths, usage, worker
 from labs.run.errors import ERROR_PREFIX, LabError, explain_os_error, quoted
 from labs.run.options import LAUNCH, Options
 from labs.run.text import one_line, plural, printable
@@ -108,24 +107,25 @@ def _find(command: str) -> tuple[Callable[[argparse.ArgumentParser], None], Call
     """Return a subcommand's two functions."""
     if command in COMMANDS:
         return COMMANDS[command][1:]
-    if command in _tools():
-        tool = importlib.import_module(f"labs.tools.{command}.command")
-        return tool.add_arguments, tool.main
+    if command in _modules():
+        module = importlib.import_module("labs.cli.sweep" if command == "sweep" else f"labs.tools.{command}.command")
+        return module.add_arguments, module.main
     similar = usage.suggestion(command, summaries())
     raise LabError(f"unknown command {quoted(command)}{similar}; there are: {', '.join(summaries())}")
 
 
 @functools.cache
-def _tools() -> dict[str, str]:
-    """Return what each labs/tools/NAME/command.py does, by name. No tool is imported, and any may be missing."""
-    files = sorted(Path(__file__).parents[1].glob("tools/*/command.py"))
-    lines = {file.parent.name: file.read_text(encoding="utf-8").splitlines()[0].strip('".') for file in files}
+def _modules() -> dict[str, str]:
+    """Return what `labs sweep` and each tool do, by name. No module is imported, and any tool may be missing."""
+    tools = sorted(Path(__file__).parents[1].glob("tools/*/command.py"))
+    files = {"sweep": Path(__file__).with_name("sweep.py")} | {file.parent.name: file for file in tools}
+    lines = {name: file.read_text(encoding="utf-8").splitlines()[0].strip('".') for name, file in files.items()}
     return {name: re.split("[:;]", line[:1].lower() + line[1:])[0] for name, line in lines.items()}
 
 
 def summaries() -> dict[str, str]:
     """Return all subcommands, each with its line in `labs --help`."""
-    return {name: summary for name, (summary, *_) in COMMANDS.items()} | _tools()
+    return {name: summary for name, (summary, *_) in COMMANDS.items()} | _modules()
 
 
 def _help() -> str:
@@ -156,6 +156,8 @@ def _version() -> str:
 # labs run
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
+    from labs.run import command_line
+
     parser.description = ("Run a lab on several workers. All other options are the lab's: "
                           "`labs run LAB --help` shows them.")
     parser.add_argument("lab", metavar="LAB", help=LAB)
@@ -177,6 +179,9 @@ def _run(args: argparse.Namespace) -> None:
 
 def _next(record: dict[str, Any], words: Sequence[str]) -> list[str]:
     """Return commands to paste after a run with these options: its report, its page, and a run to compare it with."""
+    from labs.launch import mpirun
+    from labs.run import cluster_state, command_line
+
     lab, size = catalogue.load_lab(record["lab"]), record["layout"]["size"]
     config, results = lab.Config(**record["config"]), command_line.parse(lab, words)[1].results
     root = ["--results", str(results)] if results else []
@@ -203,7 +208,7 @@ def _add_launch(parser: argparse.ArgumentParser) -> None:
 
 def _launch(args: argparse.Namespace) -> int:
     """Run the script and return the exit code: that of the first worker that failed, or 0."""
-    from labs.launch import failure, supervisor
+    from labs.launch import failure, mpirun, supervisor
 
     if not args.script.is_file():
         similar = usage.suggestion(args.script.name, [path.name for path in args.script.parent.glob("*.py")])
@@ -301,10 +306,8 @@ def _handin(args: argparse.Namespace) -> None:
 COMMANDS: dict[str, tuple[str, Callable, Callable]] = {
     "run": ("run a lab on one or more workers", _add_run, _run),
     "launch": ("run your own script on several workers", _add_launch, _launch),
-    "sweep": ("start, or continue, all runs that a lab's questions need",
-              sweep.add_arguments, sweep.main),
     "data": ("list, download and verify data sets", _add_data, _data),
     "results": ("show finished runs as a table, or write them to a CSV file", _add_results, _results),
     "handin": ("pack a lab's answers, notebook and records as one zip", _add_handin, _handin),
 }
-"""The subcommands of this package: their lines in `labs --help` and their functions."""
+"""The subcommands of this module: their lines in `labs --help` and their functions."""

@@ -1,4 +1,4 @@
-"""`labs sweep LAB`: all runs that a lab's questions need, on this machine or as a Slurm array."""
+"""Start, or continue, all runs that a lab's questions need; on this machine, or as a Slurm array."""
 
 from __future__ import annotations
 

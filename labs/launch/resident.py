@@ -4,9 +4,9 @@
     workers.run(lab, config)         a run, as `labs.launch.local.run` makes it, but its workers have started already
     workers.stop()
 
-mpirun starts the workers as for `labs run`. Each is an engine of ipyparallel (labs/launch/engine.py). The notebook
-reaches them through ipyparallel's controller. Controller and engines listen on the loopback interface, and accept only
-messages signed with a key. The key lies in a temporary folder that only this user can read.
+mpirun starts the workers as for `labs run`. Each is an engine of ipyparallel (labs/launch/engine.py), which the
+notebook reaches through a controller on the loopback interface, by a key that only this user can read. The rest is what
+ipyparallel lacks: it names the rank that fails, ends an exchange that not all ranks join, and suspends idle workers.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _register() -> None:
 
 
 def _run_cell(line: str, cell: str) -> None:
-    """Run a `%%px` cell on the workers of this notebook."""
+    """Run a `%%px` cell on the workers of this notebook; replaces ipyparallel's own magic."""
     if line.strip():
         raise WorkerError("%%px runs on all ranks and has no options; choose one with `if hvd.rank() == 1:`")
     if not _running:
@@ -106,18 +106,18 @@ class Workers:
         self._pids: Sequence[int] = ()
         self._evidence = failure.Evidence(Options.stall_seconds)
         self._programs: list[tuple[subprocess.Popen, list[threading.Thread]]] = []
-        self._opened = contextlib.ExitStack()
+        self._at_end = contextlib.ExitStack()
         atexit.register(self.stop)
         try:
             self._start(threads)
         except BaseException:
             self.stop()
             raise
-        _register()  # Replaces ipyparallel's own %%px.
+        _register()
 
     def _start(self, threads: int) -> None:
         """Start controller and engines, and connect to them."""
-        folder = self._opened.enter_context(
+        folder = self._at_end.enter_context(
             tempfile.TemporaryDirectory(prefix="labs-keys-", ignore_cleanup_errors=True))
         env = mpirun.environment(bar=False) | STALL_LIMITS
         env |= {"IPYTHONDIR": f"{folder}/ipython", "IPP_PROFILE_DIR": f"{folder}/ipython/profile", "IPP_CLUSTER_ID": ""}
@@ -125,16 +125,16 @@ class Workers:
         keys = Path(env["IPP_PROFILE_DIR"], "security")
         self._await((keys / "ipcontroller-engine.json").exists)  # It is written after the client's.
         self._client = Client(str(keys / "ipcontroller-client.json"), timeout=SECONDS_TO_START)
-        self._opened.callback(self._client.close, linger=0)
+        self._at_end.callback(self._client.close, linger=0)
         program = [*mpirun.PYTHON, "-m", engine.__name__, str(threads)]
         self._open([*mpirun.command(self.size, env), *program], env)
         self._await(lambda: len(self._client.ids) == self.size)
         self._pids, numbers = zip(*self._on_all(lambda rank: rank.apply_async(engine.introduce)), strict=True)
-        self.threads = numbers[0]
+        self._threads = numbers[0]
 
     def _open(self, command: list[str], env: dict[str, str]) -> None:
         """Start a program that ends with the workers, or with this process."""
-        process = self._opened.enter_context(supervisor.started(command, env))
+        process = self._at_end.enter_context(supervisor.started(command, env))
         self._programs.append((process, supervisor.pass_output_on(process, io.StringIO(), self._evidence)))
 
     def _await(self, is_ready: Callable[[], bool]) -> None:
@@ -145,15 +145,12 @@ class Workers:
                 raise LabError(f"the workers have not started in {SECONDS_TO_START:.0f} s")
             time.sleep(0.02)
 
-    def __repr__(self) -> str:
-        return f"{plural(self.size, 'worker')}, {plural(self.threads, 'thread')} each"
-
     def stop(self, cause: str = "the workers have been stopped") -> None:
         """End the workers, and remove their files; later calls raise an error that says the cause."""
-        self._ended = self._ended or cause
+        self._ended = self._ended or f"{cause}; resident.start({self.size}) starts new workers"
         atexit.unregister(self.stop)
         self._signal(signal.SIGCONT)
-        self._opened.close()
+        self._at_end.close()
 
     def px(self, code: str) -> None:
         """Run code on all ranks, and show what each has printed, plotted and returned; a `%%px` cell calls this.
@@ -179,12 +176,12 @@ class Workers:
 
     def _train(self, lab: Lab, config: Any, arguments: Sequence[str]) -> None:
         """Run a lab, unless its workers need other settings or another launcher."""
-        threads = getattr(config, "threads", 0) or self.threads
-        if (lab.environment or lab.launcher is not Lab.launcher or threads != self.threads
+        threads = getattr(config, "threads", 0) or self._threads
+        if (lab.environment or lab.launcher is not Lab.launcher or threads != self._threads
                 # Horovod: it read these when it started.
                 or any(getattr(config, name, None) is not None for name in fields.HOROVOD_FIELDS)):
-            raise LabError(f"{lab.name} cannot run on these {self}: it needs other threads, environment variables or "
-                           "another launcher; use labs.launch.local.run")
+            raise LabError(f"{lab.name} needs other threads, environment variables or another launcher than these "
+                           "workers have; use labs.launch.local.run")
         self._on_all(lambda rank: rank.apply_async(engine.train, lab.module, arguments), forward=True)
 
     def _on_all(self, call_on: Callable[[DirectView], AsyncResult], show: bool = False, forward: bool = False) -> list:
@@ -203,7 +200,7 @@ class Workers:
         self._signal(signal.SIGCONT)
         calls = [call_on(self._client[rank]) for rank in range(self.size)]
         try:
-            stuck = self._wait(calls, forward)
+            self._wait(calls, forward)
         finally:
             if not self._ended:
                 self._signal(signal.SIGSTOP)  # Horovod looks for tensors a thousand times a second, also when idle.
@@ -213,50 +210,34 @@ class Workers:
         if not errors:
             return [call.get() for call in calls]
         problem = _explain(errors)
-        if waiting := stuck or [rank for rank, error in errors.items() if worker.is_secondary_failure(error)]:
+        if waiting := _busy(calls) or [rank for rank, error in errors.items() if worker.is_secondary_failure(error)]:
             # Horovod cannot forget an exchange that some ranks have begun.
-            self.stop(f"{problem}; {_names(waiting)} waited, so the workers were stopped")
-            problem.args = (self._farewell(),)
+            self.stop(f"{problem}; rank {', '.join(map(str, waiting))} waited, so the workers were stopped")
+            problem.args = (self._ended,)
         raise problem
 
-    def _wait(self, calls: list[AsyncResult], forward: bool) -> list[int]:
-        """Wait until all calls have ended; return the ranks that do not end, because another one has failed."""
-        failed_at, busy, shown = 0.0, _busy(calls), 0
+    def _wait(self, calls: list[AsyncResult], forward: bool) -> None:
+        """Wait until all calls have ended, or will not end because another one has failed."""
+        failed_at, printed = 0.0, 0
         with supervisor.noted_signals(signal.SIGINT) as requests:
-            while busy and not (failed_at and time.monotonic() - failed_at > SECONDS_AFTER_FAILURE):
+            while (busy := _busy(calls)) and not (failed_at and time.monotonic() - failed_at > SECONDS_AFTER_FAILURE):
                 calls[busy[0]].wait(0.1)
-                shown = _forward(calls[0], shown) if forward else 0
+                printed = _forward(calls[0], printed) if forward else 0
                 self._check()
-                if requests.count:
-                    raise self._interrupt(calls)
-                busy = _busy(calls)
+                if requests.count:  # A rank that waits in an exchange cannot be interrupted, only ended.
+                    self.stop("the cell was interrupted, so the workers were stopped")
+                    raise Interrupted(self._ended)
                 failed_at = failed_at or (time.monotonic() if any(map(_has_failed, calls)) else 0.0)
-        for rank, call in enumerate(calls):
-            if rank not in busy:
-                call.wait_for_output(1)
+        for call in filter(AsyncResult.ready, calls):
+            call.wait_for_output(1)
         if forward:
-            _forward(calls[0], shown)
-        return busy
+            _forward(calls[0], printed)
 
     def _signal(self, number: signal.Signals) -> None:
         """Send all workers a signal: SIGSTOP suspends them, SIGCONT resumes them."""
         for pid in self._pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
-
-    def _interrupt(self, calls: list[AsyncResult]) -> Interrupted:
-        """Interrupt all ranks, and return the error that says whether they can go on.
-
-        In an exchange a rank runs no Python, and has to be stopped.
-        """
-        for rank in _busy(calls):
-            os.kill(self._pids[rank], signal.SIGINT)
-        for call in calls:
-            call.wait(SECONDS_AFTER_FAILURE)
-        if not (busy := _busy(calls)):
-            return Interrupted("all ranks have been interrupted, and can be used further")
-        self.stop(f"{_names(busy)} waited in an exchange when the cell was interrupted, so the workers were stopped")
-        return Interrupted(self._farewell())
 
     def _check(self) -> None:
         """Raise a LabError if the workers have ended."""
@@ -266,10 +247,7 @@ class Workers:
                     reader.join(timeout=2)
                 self.stop(self._evidence.cause(process.returncode, Path(os.devnull)))
         if self._ended:
-            raise LabError(self._farewell())
-
-    def _farewell(self) -> str:
-        return f"{self._ended}; resident.start({self.size}) starts new workers"
+            raise LabError(self._ended)
 
 
 def _busy(calls: list[AsyncResult]) -> list[int]:
@@ -292,11 +270,6 @@ def _explain(errors: dict[int, Any]) -> WorkerError:
     problem = WorkerError(f"rank {own[0]}: {'' if is_explained else f'{error.ename}: '}{message}")
     problem.traceback = "" if is_explained else error.traceback
     return problem
-
-
-def _names(ranks: list[int]) -> str:
-    """Return "rank 1" or "ranks 0, 1"."""
-    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
 
 
 def _forward(call: AsyncResult, shown: int) -> int:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from labs.results import records, reference
 from labs.results.tables import heading, known
-from labs.run import catalogue, terminal
+from labs.run import catalogue
 from labs.run.errors import LabError
 from labs.run.paths import format_path
-from labs.run.text import printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,19 +44,14 @@ def load(lab: str | None, root: Path, set_name: str | None = None) -> pd.DataFra
 
 
 def table(frame: pd.DataFrame) -> str:
-    """Return the most important columns as a table for a terminal."""
-    columns = [column for column in COLUMNS if column in frame]
-    rows = [[cell(value) for value in row] for row in frame[columns].itertuples(index=False)]
-    return terminal.table([[heading(column) for column in columns], *rows])
+    """Return the most important columns as a table for a terminal, with four significant digits."""
+    columns = {column: heading(column) for column in COLUMNS if column in frame}
+    texts = frame[list(columns)].rename(columns=columns)
+    return texts.to_string(index=False, na_rep="", float_format=_four_digits)
 
 
-def cell(value: Any) -> str:
-    """Return a value with four significant digits, a whole number in full, and "" for a missing one."""
-    if not known(value):
-        return ""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return printable(value)
-    return str(int(value)) if float(value).is_integer() else f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+def _four_digits(value: float) -> str:
+    return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def csv(frame: pd.DataFrame) -> str:
