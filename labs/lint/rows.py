@@ -15,29 +15,29 @@ SPEEDS = ("images_per_sec", "seconds_per_epoch", "train_seconds", "total_seconds
 class Row(dict[str, Any]):
     """A record, or a line of a table, by the columns of `tables.COLUMNS`; `workers` is `size` there, as in records.
 
-    Also `where`, the run or the file; `line`, in a file, or 0; and `settings`, whatever has to agree in a comparison
-    apart from the batch size, as text.
+    Figures are attributes, such as `row.speedup`: NaN, with which every comparison is false, if there is none. Also
+    `where`, the run or the file; `line`, in a file, or 0; and `settings`, whatever has to agree in a comparison apart
+    from the batch size, as text.
     """
 
-    def number(self, name: str) -> float:
-        """Return a figure; NaN if it is missing, no number, or not finite."""
+    def __getattr__(self, name: str) -> float:
         cell = self.get(name)
         return float(cell) if isinstance(cell, int | float) and math.isfinite(cell) else math.nan
 
     @property
     def size(self) -> float:
         """The number of workers, or nodes x processes; NaN if the row does not say it."""
-        return _known(self.number("size"), self.number("nodes") * _known(self.number("processes_per_node"), 1.0))
+        return _first(self.__getattr__("size"), self.nodes * _first(self.processes_per_node, 1.0))
 
     @property
     def batch(self) -> float:
         """The images of one step of one worker."""
-        return _known(self.number("batch_size"), self.number("global_batch_size") / _known(self.size, 1.0))
+        return _first(self.batch_size, self.global_batch_size / _first(self.size, 1.0))
 
     @property
     def global_batch(self) -> float:
         """The images of one step of all workers."""
-        return _known(self.number("global_batch_size"), self.number("batch_size") * self.size)
+        return _first(self.global_batch_size, self.batch_size * self.size)
 
     @property
     def workers(self) -> str:
@@ -52,24 +52,20 @@ class Row(dict[str, Any]):
 
     def throughput(self, by: str) -> float:
         """Return the throughput, in any unit, from one of the columns `SPEEDS`; NaN if it has none."""
-        figure = _known(self.number(by))
-        return figure if by == "images_per_sec" else _known(self.number("images"), 1.0) / figure
+        figure = _first(self.__getattr__(by))
+        return figure if by == "images_per_sec" else _first(self.images, 1.0) / figure
 
     def agree(self, *free: str) -> Hashable:
         """Return the settings that must agree in a comparison, apart from some."""
         return tuple((name, setting) for name, setting in self["settings"].items() if name not in free)
 
 
-def _known(*figures: float) -> float:
+def _first(*figures: float) -> float:
+    """Return the first figure above 0; NaN if there is none."""
     return next((figure for figure in figures if figure > 0), math.nan)
 
 
-def having(rows: Iterable[Row], *names: str) -> list[Row]:
-    """Return the rows that have a number in all these columns."""
-    return [row for row in rows if not any(math.isnan(row.number(name)) for name in names)]
-
-
-def grouped(items: Iterable, by: Callable[[Any], Hashable]) -> list[list]:
+def group(items: Iterable, by: Callable[[Any], Hashable]) -> list[list]:
     """Return items in groups, in the order of the groups' first items."""
     groups = defaultdict(list)
     for item in items:
@@ -91,18 +87,18 @@ def families(rows: Iterable[Row], by: str) -> Iterator[tuple[list[Row], list[Row
     timed = sorted((row for row in rows if row.throughput(by) > 0 and row.size > 0), key=_shape)
     bases: dict[Hashable, list[Row]] = {}
     for row in timed:
-        for held in _held(row):
-            base = bases.setdefault(held, [])
+        for constant in _constants(row):
+            base = bases.setdefault(constant, [])
             base += [row] * (not base or _shape(base[0]) == _shape(row))
-    for cell in grouped(timed, lambda row: (*_held(row), _shape(row))):
-        yield min((bases[held] for held in _held(cell[0])), key=lambda base: base[0].size), cell
+    for cell in group(timed, lambda row: (*_constants(row), _shape(row))):
+        yield min((bases[constant] for constant in _constants(cell[0])), key=lambda base: base[0].size), cell
 
 
 def _shape(row: Row) -> tuple[float, float]:
-    return row.size, _known(row.number("nodes"), 1.0)
+    return row.size, _first(row.nodes, 1.0)
 
 
-def _held(row: Row) -> tuple[Hashable, Hashable]:
+def _constants(row: Row) -> tuple[Hashable, Hashable]:
     """Return what a weak and a strong scaling hold constant; as text, in which a NaN equals a NaN."""
     return (row.agree(), f"weak {row.batch}"), (row.agree(), f"strong {row.global_batch}")
 
@@ -137,11 +133,6 @@ class Finding:
 
 
 def brief(findings: Iterable[Finding]) -> list[str]:
-    """Return a line per rule: the first finding in full, and where the others are."""
-    texts = []
-    for first, *others in grouped(findings, lambda each: each.rule):
-        where = [", ".join(map(str, other.lines)) or other.where for other in others]
-        where[9:] = where[9:] if len(where) < 11 else [f"{len(where) - 9} more"]
-        likewise = f" (likewise {'lines ' if first.lines else ''}{', '.join(where)})"
-        texts.append(str(first) + likewise * bool(others))
-    return texts
+    """Return a line per rule: the first finding in full, and the number of the others."""
+    groups = group(findings, lambda each: each.rule)
+    return [f"{first}" + f" (and {len(others)} more)" * bool(others) for first, *others in groups]

@@ -6,7 +6,7 @@ import math
 import operator
 import re
 
-from labs.lint.rows import SPEEDS, Row, grouped, having, near, text
+from labs.lint.rows import SPEEDS, Row, group, near, text
 from labs.lint.speedup_rules import Found
 from labs.results import noise
 
@@ -19,29 +19,28 @@ PARTS = ("input", "compute", "communication", "start", "other")
 
 def steps_of_other_workers(rows: list[Row]) -> Found:
     """Find steps that fit another number of workers: steps x batch x workers are not the images of an epoch."""
-    counted = [row for row in having(rows, "steps_per_epoch", "batch_size")
-               if row["steps_per_epoch"] * row["batch_size"] > 0 and row.size > 0]
+    counted = [row for row in rows if row.steps_per_epoch * row.batch_size > 0 and row.size > 0]
     # A smaller batch counts the images better: its last step pads fewer.
-    alone = {row.agree(): row for row in sorted(counted, key=lambda row: -row["batch_size"]) if row.size == 1}
+    alone = {row.agree(): row for row in sorted(counted, key=lambda row: -row.batch_size) if row.size == 1}
     for row in counted:
-        steps, images = row["steps_per_epoch"], _images(row, alone.get(row.agree()))
-        batches, last = images / row["batch_size"], row.global_batch / images  # The last step may be a partial one.
+        steps, images = row.steps_per_epoch, _images(row, alone.get(row.agree()))
+        batches, last = images / row.batch_size, row.global_batch / images  # The last step may be a partial one.
         if abs(steps * row.size - batches) > max(0.02, last) * batches:
             ran = batches / steps
             whole = near(ran, max(1.0, float(f"{ran:.0f}")), 0.03)
             so = (f"so {ran:.0f} worker{'s' * (ran > 1.5)} ran" if whole else
                   "which is no whole number of workers: check the steps, the images and the batch")
             yield (f"{text(steps)} steps with {row.workers}: {text(images)} images are {text(batches)} batches of "
-                   f"{text(row['batch_size'])}, and {text(batches)} / {text(steps)} = {ran:.2f}, {so} "
+                   f"{text(row.batch_size)}, and {text(batches)} / {text(steps)} = {ran:.2f}, {so} "
                    f"(expected {batches / row.size:,.0f} steps)"), row
 
 
 def _images(row: Row, alone: Row | None) -> float:
     """Return the images of an epoch: as stated, or those that one worker saw; NaN if a fixed number of steps ran."""
-    if row.number("images") > 0 or alone is None:
-        return row.number("images") or math.nan
-    fixed = alone["steps_per_epoch"] == row["steps_per_epoch"] and not row.number("epochs") > 0
-    return math.nan if fixed else alone["steps_per_epoch"] * alone["batch_size"]
+    if row.images > 0 or alone is None:
+        return row.images or math.nan
+    fixed = alone.steps_per_epoch == row.steps_per_epoch and not row.epochs > 0
+    return math.nan if fixed else alone.steps_per_epoch * alone.batch_size
 
 
 def other_layout_than_asked(rows: list[Row]) -> Found:
@@ -56,8 +55,8 @@ def other_layout_than_asked(rows: list[Row]) -> Found:
 
 def missing_workers(rows: list[Row]) -> Found:
     """Find rows without a number of workers, in a table where other rows have one."""
-    for row in rows if having(rows, "size") else ():
-        if not row.size > 0 and any(row.number(name) > 0 for name in (*SPEEDS, "speedup")):
+    for row in rows if any("size" in row for row in rows) else ():
+        if not row.size > 0 and any(row.get(name) for name in (*SPEEDS, "speedup")):
             yield "the number of workers is missing, so no speedup follows from this row: fill in `workers`", row
 
 
@@ -65,40 +64,29 @@ def missing_workers(rows: list[Row]) -> Found:
 
 def wrong_global_batch(rows: list[Row]) -> Found:
     """Find a global batch that is not batch x workers."""
-    for row in having(rows, "global_batch_size", "batch_size"):
-        right = row["batch_size"] * row.size
-        if row["global_batch_size"] and abs(row["global_batch_size"] - right) > 0:
-            yield (f"{text(row['global_batch_size'])} is not {text(row['batch_size'])} x {row.workers} = "
-                   f"{text(right)}"), row
-
-
-def not_strong_scaling(rows: list[Row]) -> Found:
-    """Find rows called strong scaling whose global batch changes."""
-    strong = [row for row in rows if "strong" in str(row.get("experiment")).lower() and row.global_batch > 0]
-    for first, *later in grouped(strong, lambda row: row.agree("threads_per_process")):
-        for row in (each for each in later if each.global_batch != first.global_batch):
-            yield (f"global batch {text(row.global_batch)} against {text(first.global_batch)} in {first.place}; strong "
-                   "scaling keeps it constant"), row
+    for row in rows:
+        right = row.batch_size * row.size
+        if row.global_batch_size > 0 and abs(row.global_batch_size - right) > 0:
+            yield (f"{text(row.global_batch_size)} is not {text(row.batch_size)} x {row.workers} = {text(right)}"), row
 
 
 def changed_learning_rate(rows: list[Row]) -> Found:
     """Find a learning rate that no scaling rule gives from the rows with fewer workers: two things changed."""
     most = max((row.size for row in rows if row.size > 0), default=1.0)
-    rated = [row for row in having(rows, "learning_rate") if row["learning_rate"] > 0]
-    for group in grouped(rated, lambda row: row.agree("base_lr")):
-        kinds = {(row["learning_rate"], row.size, row.global_batch): row for row in reversed(group)}.values()
-        for row in group:
+    for same in group((row for row in rows if row.learning_rate > 0), lambda row: row.agree("base_lr")):
+        kinds = {(row.learning_rate, row.size, row.global_batch): row for row in reversed(same)}.values()
+        for row in same:
             fewer = [each for each in kinds if each.size < row.size or (each.size == 1 and not row.size > 0)]
             if fewer and not any(_is_scaled(other, row, most) for other in fewer):
-                other = min(fewer, key=lambda other: (other.size, other["learning_rate"]))
-                yield (f"{text(row['learning_rate'])} against {text(other['learning_rate'])} in {other.place}: "
-                       f"{text(row['learning_rate'] / other['learning_rate'])} times, which no scaling rule gives for "
+                other = min(fewer, key=lambda other: (other.size, other.learning_rate))
+                yield (f"{text(row.learning_rate)} against {text(other.learning_rate)} in {other.place}: "
+                       f"{text(row.learning_rate / other.learning_rate)} times, which no scaling rule gives for "
                        f"{row.workers}; the rows do not compare numbers of workers"), row
 
 
 def _is_scaled(other: Row, row: Row, most: float) -> bool:
     """Return whether a learning rate follows from another's by a rule (none, linear, sqrt) in the global batch."""
-    ratio = row["learning_rate"] / other["learning_rate"]
+    ratio = row.learning_rate / other.learning_rate
     known = [k for k in (row.global_batch / other.global_batch, row.size / other.size) if k > 0]
     if not known:
         return 0.98 / most <= ratio <= 1.02 * most
@@ -107,8 +95,8 @@ def _is_scaled(other: Row, row: Row, most: float) -> bool:
 
 def two_things_changed(rows: list[Row]) -> Found:
     """Find accuracies of rows that differ in workers and in batch per worker, in a table without learning rates."""
-    shaped = [row for row in rows if any(row.number(name) > 0 for name in ACCURACIES) and row.global_batch > 0]
-    for row in shaped if not having(rows, "learning_rate") else ():
+    shaped = [row for row in rows if any(row.get(name) for name in ACCURACIES) and row.global_batch > 0]
+    for row in shaped if not any(row.learning_rate > 0 for row in rows) else ():
         others = [other for other in shaped if other.global_batch != row.global_batch]
         if row.size > 1 and others and all(row.batch != each.batch and row.size != each.size for each in others):
             first = min(shaped, key=lambda row: row.size)
@@ -126,19 +114,19 @@ def difference_within_noise(rows: list[Row]) -> Found:
 
     Applies only if the rows compare accuracies. Next to times, accuracies only show that nothing was lost.
     """
-    single = [row for row in having(rows, "test_accuracy") if 0 < row["test_accuracy"] < 1 and "seed" not in row]
-    for group in grouped(single, lambda row: (row.agree(), str(row.batch), str(row.number("learning_rate")))):
-        best = max(row["test_accuracy"] for row in group)
-        alike = [row for row in group if not noise.compare_shares(
-            best, row["test_accuracy"], IMAGES, comparisons=max(1, len(group) - 1)).resolved]
-        timed = all(any(row.number(name) > 0 for name in (*SPEEDS, "speedup")) for row in group)
-        if not timed and len({row["test_accuracy"] for row in alike}) > 1 and len({row.size for row in alike}) > 1:
-            yield (f"{', '.join(text(row['test_accuracy']) for row in alike)}: on {text(IMAGES)} test images the "
+    single = [row for row in rows if 0 < row.test_accuracy < 1 and "seed" not in row]
+    for same in group(single, lambda row: (row.agree(), str(row.batch), str(row.learning_rate))):
+        best = max(row.test_accuracy for row in same)
+        alike = [row for row in same if not noise.compare_shares(
+            best, row.test_accuracy, IMAGES, comparisons=max(1, len(same) - 1)).resolved]
+        timed = all(any(row.get(name) for name in (*SPEEDS, "speedup")) for row in same)
+        if not timed and len({row.test_accuracy for row in alike}) > 1 and len({row.size for row in alike}) > 1:
+            yield (f"{', '.join(text(row.test_accuracy) for row in alike)}: on {text(IMAGES)} test images the "
                    f"standard error of each is {noise.standard_error(best, IMAGES):.4f}, so the difference may be "
                    "chance; repeat with several seeds, and give mean and interval"), *alike
 
 
-# Times and shares.
+# Times.
 
 def busy_machine(rows: list[Row]) -> Found:
     """Find runs whose times allow no conclusion."""
@@ -147,25 +135,25 @@ def busy_machine(rows: list[Row]) -> Found:
 
 def identical_clocks(rows: list[Row]) -> Found:
     """Find different runs with the same times to the last digit: copied, not measured."""
-    for first, *others in grouped((row for row in rows if row.get("clocks")), lambda row: row["clocks"]):
+    for first, *others in group((row for row in rows if row.get("clocks")), lambda row: row["clocks"]):
         yield from ((f"its {len(row['clocks'])} epochs took the same times as those of {first['where']}, to the last "
                      "digit: copied, not measured", row) for row in others)
     for by in SPEEDS:
-        for group in grouped((row for row in having(rows, by) if "clocks" not in row), operator.itemgetter(by)):
-            figure, settings = f"{group[0][by]:.12g}", {(row.size, row.number("seed")) for row in group}
+        timed = [(row[by], row) for row in rows if row.get(by) and "clocks" not in row]
+        for pairs in group(timed, operator.itemgetter(0)):
+            same = [row for _, row in pairs]
+            figure, settings = f"{same[0][by]:.12g}", {(row.size, row.seed) for row in same}
             if len(settings) > 1 and len(figure.strip("0").replace(".", "")) > 4:  # Fewer digits agree by chance.
-                yield f"{by} {figure} in {len(group)} runs, to the last digit: copied, not measured", *group
+                yield f"{by} {figure} in {len(same)} runs, to the last digit: copied, not measured", *same
 
 
 def parts_that_do_not_sum(rows: list[Row]) -> Found:
     """Find parts of an epoch whose sum is not the whole."""
-    for row in having(rows, "seconds_per_epoch", "compute_seconds", "communication_seconds"):
-        whole, seconds = row["seconds_per_epoch"], {part: row.number(f"{part}_seconds") for part in PARTS}
-        parts = {part: taken for part, taken in seconds.items() if not math.isnan(taken)}
+    for row in (row for row in rows if not math.isnan(row.compute_seconds + row.communication_seconds)):
+        whole = row.seconds_per_epoch
+        parts = {part: row[f"{part}_seconds"] for part in PARTS if f"{part}_seconds" in row}
         missing = whole - sum(parts.values())
-        if not whole > 0:
-            continue
-        if abs(missing) > 0.05 * whole:
+        if abs(missing) > 0.05 * whole > 0:
             terms = " + ".join(f"{part} {text(taken)}" for part, taken in parts.items())
             verdict = "not accounted for; show input and the rest" if missing > 0 else "too many"
             yield (f"{terms} = {text(whole - missing)} s of {text(whole)} s: {text(abs(missing))} s "
@@ -173,13 +161,6 @@ def parts_that_do_not_sum(rows: list[Row]) -> Found:
         elif parts.get("other", 0) < -0.15 * whole:  # Nearer 0: the error of the measurements.
             yield (f"other is {text(parts['other'])} s of {text(whole)} s: the parts were measured slower than the "
                    "whole; repeat on an idle machine"), row
-
-
-def impossible_share(rows: list[Row]) -> Found:
-    """Find accuracies that are no shares."""
-    for name in ACCURACIES:
-        yield from ((f"{name} {text(row[name])} is not between 0 and 1; write 0.91 for 91 %", row)
-                    for row in having(rows, name) if not 0 <= row[name] <= 1)
 
 
 # Bytes.
@@ -199,8 +180,8 @@ LINKS = (
 
 def _limit(row: Row) -> tuple[float, str]:
     """Return the GB/s that a row's link can carry at most, and where that is from."""
-    if (link := row.number("link_gb_per_sec")) > 0:
-        return 1.05 * link, f"the link has {text(link)}"
+    if row.link_gb_per_sec > 0:
+        return 1.05 * row.link_gb_per_sec, f"the link has {text(row.link_gb_per_sec)}"
     for pattern, most in LINKS:
         if re.search(pattern, str(row.get("device")), re.IGNORECASE):
             return most, f"no all-reduce reaches {text(most)} on {row['device']}"
@@ -209,42 +190,34 @@ def _limit(row: Row) -> tuple[float, str]:
 
 def bandwidth_above_the_machine(rows: list[Row]) -> Found:
     """Find bandwidths that the row's link, or any link, cannot have."""
-    for row in having(rows, "bandwidth_gb_per_sec"):
+    for row in rows:
         most, reason = _limit(row)
-        if row["bandwidth_gb_per_sec"] > most:
-            yield f"{text(row['bandwidth_gb_per_sec'])} GB/s; {reason}: bits for bytes, or a step for an epoch?", row
+        if row.bandwidth_gb_per_sec > most:
+            yield f"{text(row.bandwidth_gb_per_sec)} GB/s; {reason}: bits for bytes, or a step for an epoch?", row
 
 
 def loader_called_communication(rows: list[Row]) -> Found:
-    """Find communication in which no link could have carried the gradients, or which moved the data set."""
-    cure = "was the data loader timed? Pair steps with and without the all-reduce"
-    timed = [row for row in having(rows, "communication_seconds") if row.size > 1 and row["communication_seconds"] > 0]
-    for row in timed:
-        steps, each = row.number("images") / row.global_batch, row.number("gradient_bytes")
-        needed = each * steps * 2 * (row.size - 1) / row.size / row["communication_seconds"] / 1e9
-        most, reason = _limit(row)
-        if needed > most:
-            yield (f"{text(each / 1e6)} MB of gradients x {text(steps)} steps in {text(row['communication_seconds'])} "
-                   f"s would be {text(needed)} GB/s on the bus; {reason}: {cure}"), row
-    rows = having(timed, "bandwidth_gb_per_sec")
-    moved = [1e3 * row["bandwidth_gb_per_sec"] * row["communication_seconds"] for row in rows] or [0.0]
-    batches = [row.global_batch for row in rows] or [0.0]
+    """Find seconds of communication in which the same bytes moved in every row, whatever its steps: the data set."""
+    timed = [row for row in rows if row.size > 1 and row.bandwidth_gb_per_sec * row.communication_seconds > 0]
+    moved = [1e3 * row.bandwidth_gb_per_sec * row.communication_seconds for row in timed] or [0.0]
+    batches = [row.global_batch for row in timed] or [0.0]
     if near(max(moved), min(moved)) and max(batches) > 1.9 * min(batches):
-        yield from ((f"{text(row['bandwidth_gb_per_sec'])} GB/s x {text(row['communication_seconds'])} s are "
-                     f"{text(megabytes)} MB, as in every row, for any number of steps: the size of the data set; "
-                     f"{cure}; the bandwidth is gradient bytes x steps / seconds x 2 (n - 1) / n", row)
-                    for row, megabytes in zip(rows, moved, strict=True))
+        yield from ((f"{text(row.bandwidth_gb_per_sec)} GB/s x {text(row.communication_seconds)} s are "
+                     f"{text(megabytes)} MB, as in every row, for any number of steps: the size of the data set; was "
+                     "the data loader timed? Pair steps with and without the all-reduce; the bandwidth is gradient "
+                     "bytes x steps / seconds x 2 (n - 1) / n", row)
+                    for row, megabytes in zip(timed, moved, strict=True))
 
 
 def bytes_by_batch(rows: list[Row]) -> Found:
     """Find bytes that fall as the batch grows: they were added up over the steps of an epoch."""
     for name in TRAFFIC:
-        sent = [row for row in having(rows, name, "batch_size") if row[name] * row["batch_size"] > 0]
-        for group in grouped(sent, lambda row: (row.agree(), str(row.size))):
-            products = [row[name] * row["batch_size"] for row in group]
-            if len({row["batch_size"] for row in group}) > 1 and near(max(products), min(products), 0.1):
+        sent = [row for row in rows if row.get(name) and row.batch_size > 0]
+        for same in group(sent, lambda row: (row.agree(), str(row.size))):
+            products = [row[name] * row.batch_size for row in same]
+            if len({row.batch_size for row in same}) > 1 and near(max(products), min(products), 0.1):
                 yield from ((f"{name} {text(row[name])}: per step they are the same for every batch; an epoch has "
-                             "fewer steps when the batch is larger (which of the two is it?)", row) for row in group)
+                             "fewer steps when the batch is larger (which of the two is it?)", row) for row in same)
 
 
 INPUTS = {60_000 * 28 * 28: "60,000 x 28 x 28", 50_000 * 32 * 32 * 3: "50,000 x 32 x 32 x 3"}
@@ -254,7 +227,7 @@ INPUTS = {60_000 * 28 * 28: "60,000 x 28 x 28", 50_000 * 32 * 32 * 3: "50,000 x 
 def input_is_no_traffic(rows: list[Row]) -> Found:
     """Find bytes of the input data that were taken for bytes on the network."""
     for name in TRAFFIC:
-        for row in having(rows, name):
+        for row in (row for row in rows if row.get(name)):
             yield from ((f"{name} {text(row[name])} = {shape} x {each}, the input set: each worker reads it itself, "
                          "and it never crosses the network", row) for count, shape in INPUTS.items() for each in (1, 4)
                         if near(row[name], count * each, 0.0005))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import warnings
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,7 +89,7 @@ def read(path: Path) -> list[Row]:
 def _row(path: Path, line: Any, cells: dict[Any, Any]) -> Row:
     """Return a line of a file as a row: its cells that are not empty."""
     row = Row({name: cell for name, cell in cells.items() if cell == cell}, where=path.name, line=line)
-    row["steps_per_epoch"] = row.number("steps") / max(1.0, row.get("epochs", 1.0))
+    row["steps_per_epoch"] = row.steps / max(1.0, row.get("epochs", 1.0))
     row["settings"] = {name: str(row.get(name, "")) for name in ALIKE}
     return row
 
@@ -99,30 +99,24 @@ def _frame(path: Path) -> pd.DataFrame:
     import pandas as pd
 
     try:
-        with warnings.catch_warnings(action="error"):  # A longer first line only warns.
-            frame = pd.read_csv(path, dtype=str, index_col=False, skip_blank_lines=False, skipinitialspace=True)
-        _refuse_short_lines(path)
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            head, *lines = csv.reader(file, skipinitialspace=True)
     except OSError as problem:
         raise LabError(f"{path}: {problem.strerror}; give a results folder, which `labs run lab10_caltech` makes, or "
                        "a CSV file") from None
-    except (ValueError, pd.errors.ParserWarning) as problem:
-        raise LabError(f"{path.name} is not a table: {problem}; save it as CSV in UTF-8, with a comma between the "
-                       "cells, and quotes around a text that holds one") from None
-    frame.index += 2
-    return frame.dropna(how="all").dropna(axis="columns", how="all")
-
-
-def _refuse_short_lines(path: Path) -> None:
-    """Refuse a table in which cells may have shifted, or are separated by another character."""
-    with open(path, newline="", encoding="utf-8-sig") as file:
-        lines = csv.reader(file)
-        head = next(lines)
-        if len(head) == 1 and (";" in head[0] or "\t" in head[0]):
-            raise LabError(f"{path.name}: no commas between the cells; save it as CSV with commas")
-        for cells in lines:
-            if any(cells) and len(cells) != len(head):
-                raise LabError(f"{path.name}, line {lines.line_num}: {len(cells)} cells under {len(head)} columns; "
-                               "leave no cell out, and write decimal points, not commas")
+    except (ValueError, csv.Error):
+        raise LabError(f"{path.name} is not a table; save it as CSV in UTF-8, with commas between the cells") from None
+    if len({*head}) < len(head):
+        raise LabError(f"{path.name}: the column {quoted(max(head, key=head.count))} stands there twice; remove one")
+    if len(head) == 1 and (";" in head[0] or "\t" in head[0]):
+        raise LabError(f"{path.name}: no commas between the cells; save it as CSV with commas")
+    for number, cells in enumerate(lines, 2):  # Cells may have shifted.
+        if any(cells) and len(cells) != len(head):
+            raise LabError(f"{path.name}, line {number}: {len(cells)} cells under {len(head)} columns; leave no cell "
+                           "out, and write decimal points, not commas")
+    rows = {number: dict(zip(head, cells, strict=True)) for number, cells in enumerate(lines, 2) if any(cells)}
+    frame = pd.DataFrame.from_dict(rows, orient="index", columns=head)
+    return frame.replace("", None).dropna(axis="columns", how="all")
 
 
 def _numbers(path: Path, cells: pd.Series) -> pd.Series:
@@ -130,10 +124,12 @@ def _numbers(path: Path, cells: pd.Series) -> pd.Series:
     import pandas as pd
 
     numbers = pd.to_numeric(cells, errors="coerce").astype(float)
-    for line, cell in cells[cells.notna() & ~np.isfinite(numbers)].items():
-        raise LabError(f"{path.name}, line {line}: {cells.name} {quoted(cell)} is not a number; write it with a "
-                       "decimal point and without a unit, or leave the cell empty")
-    for line, cell in cells[numbers < 0].items() if cells.name != "train_loss" else ():
-        raise LabError(f"{path.name}, line {line}: {cells.name} {quoted(cell)} is below 0; write what was "
-                       "measured, or leave the cell empty")
+    limits = -math.inf if cells.name == "train_loss" else 0, 1 if str(cells.name).endswith("accuracy") else math.inf
+    for problem, wrong in {
+        "is not a number; write it with a decimal point and without a unit": ~np.isfinite(numbers),
+        "is below 0; write what was measured": numbers < limits[0],
+        "is above 1; write 0.91 for 91 %": numbers > limits[1],
+    }.items():
+        for line, cell in cells[cells.notna() & wrong].items():
+            raise LabError(f"{path.name}, line {line}: {cells.name} {quoted(cell)} {problem}, or leave the cell empty")
     return numbers

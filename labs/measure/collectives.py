@@ -32,6 +32,8 @@ FIRST = 40
 slower."""
 REPEATS = 10, 50
 """Least and most repeats of a case: the median of fewer is too uncertain."""
+Times = dict[Any, np.ndarray]
+"""The seconds of each repeat on its slowest worker, by the name of the call."""
 
 
 def busbw_factor(collective: str, size: int) -> float:
@@ -53,7 +55,7 @@ def measure(backend: str, sizes: Sequence[int], seconds: float,
     for collective, nbytes in cases:
         elements = max(1, nbytes // 4 // hvd.size()) * hvd.size()
         calls = _calls(backend, collective, elements, graphs[collective])
-        for library, times in _in_turns(calls, seconds / len(cases)).items():
+        for library, times in in_turns(calls, seconds / len(cases)).items():
             rows.append({"collective": collective, "library": library} | _row(collective, 4 * elements, times))
     return rows
 
@@ -61,18 +63,14 @@ def measure(backend: str, sizes: Sequence[int], seconds: float,
 def reduction(nbytes: int) -> tuple[Callable[[tf.Tensor], Any], tf.Tensor]:
     """Return Horovod's all-reduce, which waits for its result, and a tensor of about this size."""
     reduce = _graph("allreduce")
-    return lambda tensor: _wait(reduce(tensor)), tf.ones(max(1, nbytes // 4 // hvd.size()) * hvd.size())
+    return lambda tensor: reduce(tensor).numpy(), tf.ones(max(1, nbytes // 4 // hvd.size()) * hvd.size())
 
 
 def settle(backend: str, nbytes: int = 8) -> list[Row]:
-    """Call small all-reduces until a new run has settled, and return their times, a row per library.
+    """Call all-reduces of `nbytes` until a new run has settled, and return their times, a row per library.
 
     `first_seconds` is the first call, `next_seconds` the median of the next nine, `later_seconds` that of all others.
-
-    Otherwise the first timings would be too slow: over Gloo the first calls take 8 to 50 ms, later ones 2 ms.
-
-    Args:
-        nbytes: Size of the message; at least 4 bytes per worker.
+    Over Gloo the first calls take 8 to 50 ms, later ones 2 ms.
     """
     elements = max(1, nbytes // 4 // hvd.size()) * hvd.size()
     calls = _calls(backend, "allreduce", elements, _graph("allreduce"))
@@ -96,12 +94,12 @@ def fusion(tensors: int, nbytes: int, seconds: float) -> list[Row]:
 
     reduce = _graph("allreduce")
     calls = {
-        "one after the other": lambda: [_wait(reduce(small[index])) for index in range(tensors)],
-        "in one step": lambda: _wait(in_one_step()[-1]),
-        "as one tensor": lambda: _wait(reduce(large)),
+        "one after the other": lambda: [reduce(small[index]).numpy() for index in range(tensors)],
+        "in one step": lambda: in_one_step()[-1].numpy(),
+        "as one tensor": lambda: reduce(large).numpy(),
     }
     return [{"how": how, "tensors": tensors} | _row("allreduce", tensors * nbytes, times)
-            for how, times in _in_turns(calls, seconds).items()]
+            for how, times in in_turns(calls, seconds).items()]
 
 
 def _calls(backend: str, collective: str, elements: int, graph) -> dict[str, Call]:
@@ -109,10 +107,10 @@ def _calls(backend: str, collective: str, elements: int, graph) -> dict[str, Cal
     mine = elements // hvd.size() if collective == "allgather" else elements
     tensor = tf.ones(mine)
     name = f"Horovod over {backend}"
-    calls: dict[str, Call] = {name: lambda: _wait(graph(tensor))}
+    calls: dict[str, Call] = {name: lambda: graph(tensor).numpy()}  # On a GPU the call returns before its end.
     if collective == "allreduce" and 4 * elements <= EAGER_BYTES:
         # Horovod: the same as an eager call, for which TensorFlow looks the operation up each time.
-        calls[f"{name}, eager"] = lambda: _wait(hvd.allreduce(tensor, op=hvd.Sum, name="eager"))
+        calls[f"{name}, eager"] = lambda: hvd.allreduce(tensor, op=hvd.Sum, name="eager").numpy()
     return calls | _raw_mpi(collective, mine, elements)
 
 
@@ -128,11 +126,6 @@ def _graph(collective: str):
                            input_signature=[tf.TensorSpec([None], tf.float32)])
     function.get_concrete_function()
     return function
-
-
-def _wait(result: tf.Tensor) -> np.ndarray:
-    """Wait for a result by fetching it: on a GPU the call returns earlier."""
-    return result.numpy()
 
 
 def _raw_mpi(collective: str, mine: int, elements: int) -> dict[str, Call]:
@@ -156,14 +149,21 @@ def mpi():
     return MPI.COMM_WORLD if hvd.size() == MPI.COMM_WORLD.size else None
 
 
-def _in_turns(calls: dict[str, Call], seconds: float) -> dict[str, np.ndarray]:
-    """Run the calls in turns, and return the seconds of each repeat on its slowest worker."""
-    once = sum(min(_time(call) for _ in range(WARMUP)) for call in calls.values())
-    return _repeated(calls, int(np.clip(seconds / max(hvd_ops.gather_object(once)), *REPEATS)))
+def in_turns(calls: dict[Any, Call], seconds: float, bounds: tuple[int, int] = REPEATS, warmup: int = WARMUP) -> Times:
+    """Run the calls in turns, for about some seconds; every worker must call it.
+
+    Args:
+        calls: By name; each ends when its work is done.
+        seconds: Approximate time of the measurement.
+        bounds: Least and most repeats.
+        warmup: Calls before them, which are not reported.
+    """
+    once = sum(min(_time(call) for _ in range(warmup)) for call in calls.values())
+    return _repeated(calls, int(np.clip(seconds / max(hvd_ops.gather_object(once)), *bounds)))
 
 
-def _repeated(calls: dict[str, Call], repeats: int) -> dict[str, np.ndarray]:
-    """Run each call `repeats` times, in turns, and return the seconds of each repeat on its slowest worker."""
+def _repeated(calls: dict[Any, Call], repeats: int) -> Times:
+    """Run each call `repeats` times, in turns."""
     times = {name: np.empty(repeats) for name in calls}
     for repeat in range(repeats):
         first = repeat % len(calls)

@@ -53,15 +53,11 @@ def study(images: np.ndarray, labels: np.ndarray, *, save_every: float, mean_lif
     """Train, kill the training at random moments, start it again from its last checkpoint, and return its lives.
 
     Args:
-        images: To train on, of any shape; values from 0 to 255.
-        labels: Their classes.
+        images, labels: To train on, of any shape, with values from 0 to 255; and their classes.
         save_every: Seconds of steps between two checkpoints.
         mean_life: Mean seconds from the start of a process to its kill; exponentially distributed, as failures are.
         kills: Number of kills.
         seed: Of the network and of the moments.
-
-    Raises:
-        LabError: The training ended by itself.
     """
     rng = np.random.default_rng(seed)
     lives: list[Life] = []
@@ -79,8 +75,8 @@ def study(images: np.ndarray, labels: np.ndarray, *, save_every: float, mean_lif
 def _live(folder: Path, save_every: float, seed: int, seconds: float) -> Life:
     """Start the training, kill it after some seconds, and return what it has done with them."""
     clock = folder / "clock"
-    for left in (clock, *folder.glob(".*.part")):  # Left by the previous process.
-        left.unlink(missing_ok=True)
+    for path in (clock, *folder.glob(".*.part")):  # Left by the previous process.
+        path.unlink(missing_ok=True)
     program = [sys.executable, "-m", "labs.measure.kills", str(folder), str(save_every), str(seed)]
     env = os.environ | {"PYTHONPATH": python_path(), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     began = time.monotonic()
@@ -96,16 +92,16 @@ def _live(folder: Path, save_every: float, seed: int, seconds: float) -> Life:
     first, kept, saving, saves = CLOCK.unpack(content) if content else 4 * (0.0,)
     life = ended - began
     restart = min(first - began, life) if first else life
-    return Life(life, restart, kept, saving, life - restart - kept - saving, int(saves), _steps(folder))
+    return Life(life, restart, kept, saving, life - restart - kept - saving, int(saves),
+                int(_load(folder / "checkpoint.npz").get("steps", 0)))
 
 
-def _steps(folder: Path) -> int:
-    """Return the steps of the checkpoint; 0 without one."""
-    path = folder / "checkpoint.npz"
+def _load(path: Path) -> dict[str, np.ndarray]:
+    """Return the arrays of a file; none if it does not exist."""
     if not path.exists():
-        return 0
+        return {}
     with np.load(path, allow_pickle=False) as saved:
-        return int(saved["steps"])
+        return dict(saved)
 
 
 def train(folder: Path, save_every: float, seed: int) -> None:
@@ -114,16 +110,14 @@ def train(folder: Path, save_every: float, seed: int) -> None:
     The file `clock` says what is done: when the first step began, the seconds of the steps that are saved, the seconds
     of the saves, and their number. It outlives the process.
     """
-    with np.load(folder / "data.npz", allow_pickle=False) as data:
-        images, labels = data["images"].astype(np.float32), data["labels"]
+    data = _load(folder / "data.npz")
+    images, labels = data["images"].astype(np.float32), data["labels"]
     path, rng = folder / "checkpoint.npz", np.random.default_rng(seed)
     state = {"hidden": rng.normal(0, 0.1, (images.shape[1], HIDDEN)).astype(np.float32),
              "out": rng.normal(0, 0.01, (HIDDEN, 10)).astype(np.float32)}
     state |= {f"{name} velocity": np.zeros_like(values) for name, values in state.items()}
-    steps = 0
-    if path.exists():
-        with np.load(path, allow_pickle=False) as saved:
-            state, steps = {name: saved[name] for name in state}, int(saved["steps"])
+    state |= _load(path)
+    steps = int(state.pop("steps", 0))
     clock = os.open(folder / "clock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     kept = saving = saves = 0.0
     unsaved, first = 0.0, time.monotonic()

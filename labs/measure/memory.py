@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import multiprocessing
 import os
-import threading
 from collections.abc import Callable
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
@@ -28,9 +27,6 @@ SAMPLE_SECONDS = 0.005
 MIB = 2**20
 MOST = 1 << 20
 """Largest number that `largest_that_fits` tries."""
-REAP = threading.Lock()
-"""Held while a process is started or reaped: `Process.start` also reads the exit codes of processes that have ended,
-and of two threads that read the same one, the second gets 255."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,10 +50,9 @@ def probe(action: Callable[..., Any], *arguments: Any, limit_mb: float = 0) -> P
     Raises:
         LabError: The action failed for another reason than memory.
     """
-    with REAP:
-        ours, theirs = _context().Pipe(duplex=False)
-        process = _context().Process(target=_child, args=(theirs, action, arguments, limit_mb), daemon=True)
-        process.start()
+    ours, theirs = _context().Pipe(duplex=False)
+    process = _context().Process(target=_child, args=(theirs, action, arguments, limit_mb), daemon=True)
+    process.start()
     theirs.close()
     try:
         peak = _follow(process, ours, limit_mb)
@@ -66,8 +61,7 @@ def probe(action: Callable[..., Any], *arguments: Any, limit_mb: float = 0) -> P
         message = None
     finally:
         process.kill()
-        with REAP:
-            process.join()
+        process.join()
     return _result(message, peak, limit_mb, process.exitcode)
 
 

@@ -10,7 +10,6 @@ import contextlib
 import functools
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -39,10 +38,10 @@ def bandwidths(text: str) -> list[str]:
     Raises:
         LabError: An item of the list is not a bandwidth.
     """
-    listed = [bandwidth.strip() for bandwidth in text.split(",")]
-    for bandwidth in listed:
-        cluster_state.bits_per_second(bandwidth)
-    return listed
+    names = [bandwidth.strip() for bandwidth in text.split(",")]
+    for name in names:
+        cluster_state.bits_per_second(name)
+    return names
 
 
 @contextlib.contextmanager
@@ -80,20 +79,19 @@ def busy_core() -> Iterator[None]:
         program.wait()
 
 
-def allreduces(job: Job, sizes: Sequence[int], seconds: float) -> list[Row]:
-    """Return a row per message size and library: the time of an all-reduce, and the bytes that each node has sent."""
+def allreduces(job: Job, sizes: Sequence[int], seconds: float, calls: int = 3) -> list[Row]:
+    """Return a row per message size and library: the time of an all-reduce, and the bytes that each node has sent.
+
+    `sent_bytes` are those of one all-reduce of Horovod, the mean of some calls and of the nodes.
+    """
     rows = collectives.measure(job.layout.backend, sizes, seconds, ("allreduce",))
-    sent = {nbytes: _sent_per_node(job, nbytes) for nbytes in sorted({row["bytes"] for row in rows})}
+    sent = {}
+    for nbytes in sorted({row["bytes"] for row in rows}):
+        reduce, tensor = collectives.reduction(nbytes)
+        sent[nbytes], _ = wire.count(job, lambda: [reduce(tensor) for _ in range(calls)])  # noqa: B023 - called at once
     return [row | {"nodes": job.layout.nodes, "predicted_bytes": wire.predicted(row["bytes"], job.size) / job.size,
-                   "sent_bytes": sent[row["bytes"]]}
+                   "sent_bytes": sent[row["bytes"]] / calls / job.layout.nodes}
             for row in rows if "eager" not in row["library"]]
-
-
-def _sent_per_node(job: Job, nbytes: int, calls: int = 3) -> float:
-    """Return the bytes that a node's interfaces send for one all-reduce of Horovod, on average over the nodes."""
-    reduce, tensor = collectives.reduction(nbytes)
-    sent, _ = wire.count(job, lambda: [reduce(tensor) for _ in range(calls)])
-    return sent / calls / job.layout.nodes
 
 
 def cells(job: Job, model: tf.keras.Model, train: Subset, batch_size: int, bandwidths: Sequence[str],
@@ -176,21 +174,11 @@ def timed(steps: Sequence[Callable[[], Any]], seconds: float) -> list[tuple[floa
 
     Args:
         steps: Each ends when its work is done.
-        seconds: Approximate time of the measurement.
+        seconds: Approximate seconds for each of them.
     """
-    def one(step: Callable[[], Any]) -> float:
-        collectives.barrier()
-        began = time.perf_counter()
-        step()
-        return time.perf_counter() - began
-
-    def turn() -> list[float]:
-        return [one(step) for step in steps]
-
-    turn()  # Traces what they call.
-    calls = int(np.clip(seconds / np.max(hvd_ops.gather_object(turn())), *STEPS))
-    times = np.max(hvd_ops.gather_object([turn() for _ in range(calls)]), axis=0)
-    return [(float(np.median(each)), *collectives.median_interval(each)) for each in times.T]
+    # The first call traces the step.
+    times = collectives.in_turns(dict(enumerate(steps)), seconds * len(steps), STEPS, warmup=2)
+    return [(float(np.median(each)), *collectives.median_interval(each)) for each in times.values()]
 
 
 def _timed(models: Sequence[tf.keras.Model], batches: Iterator, seconds: float) -> list[tuple[float, ...]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import statistics
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -29,32 +30,28 @@ KINDS = (
 COLLECTIVE = re.compile(r"(?!MEMCPY|NEGOTIATE)\w+_(ALLREDUCE|ALLGATHER|BCAST|ALLTOALL|REDUCESCATTER)")
 BYTES = {"bool": 1, "uint8": 1, "int8": 1, "uint16": 2, "int16": 2, "float16": 2, "bfloat16": 2, "int32": 4,
          "float32": 4, "int64": 8, "float64": 8}
-LARGEST = 1 << 30
-"""Largest timeline to read, in bytes."""
 
 
-def read(path: Path) -> list[Row]:
-    """Return the events of a timeline; of a run that was killed, all complete ones."""
-    text = atomic.read_text(path, LARGEST)
-    decoder, events, at = json.JSONDecoder(), [], text.find("{")
+def repair(path: Path) -> list[Row]:
+    """Return the events of a timeline; rewrite that of a killed run as valid JSON, which Perfetto needs."""
+    text = path.read_text(errors="replace")
+    try:
+        return json.loads(text)
+    except ValueError:
+        events = list(_complete_events(text))
+        atomic.write_text(path, "[\n" + ",\n".join(map(json.dumps, events)) + "\n]\n")
+        return events
+
+
+def _complete_events(text: str) -> Iterator[Row]:
+    decoder, at = json.JSONDecoder(), text.find("{")
     while at >= 0:
         try:
             event, end = decoder.raw_decode(text, at)
         except ValueError:
-            break
-        events.append(event)
+            return
+        yield event
         at = text.find("{", end)
-    return events
-
-
-def repair(path: Path) -> list[Row]:
-    """Rewrite a truncated timeline as valid JSON, which Perfetto needs, and return its events."""
-    events = read(path)
-    try:
-        json.loads(atomic.read_text(path, LARGEST))
-    except ValueError:
-        atomic.write_text(path, "[\n" + ",\n".join(map(json.dumps, events)) + "\n]\n")
-    return events
 
 
 def exchanges(events: Iterable[Row], sizes: Mapping[str, int] | None = None) -> Iterator[Row]:
@@ -122,22 +119,21 @@ def summary(rows: Iterable[Row]) -> list[Row]:
         groups.setdefault(row["kind"], []).append(row)
     table: list[Row] = [{"kind": kind} | _sums(group) for kind, group in groups.items()]
     total = sum(row["bytes"] or 0 for row in table)
-    for row in table:
-        row["share"] = (row["bytes"] or 0) / total if total else 0.0
+    table = [row | {"share": (row["bytes"] or 0) / total if total else 0.0} for row in table]
     return sorted(table, key=lambda row: -(row["bytes"] or 0))
 
 
 def _sums(group: list[Row]) -> Row:
-    ends: dict[int, tuple[float, float]] = {}
+    messages: dict[int, list[Row]] = {}
     for row in group:
-        began, ended = ends.get(row["message"], (row["began"], row["ended"]))
-        ends[row["message"]] = min(began, row["began"]), max(ended, row["ended"])
+        messages.setdefault(row["message"], []).append(row)
     known = [row["bytes"] for row in group if row["bytes"] is not None]
     return {
         "exchanges": len(group),
-        "messages": len(ends),
+        "messages": len(messages),
         "bytes": sum(known) if known else None,
-        "negotiating_seconds": sum(row["negotiating"] for row in group) / len(group),
-        "waiting_seconds": sum(row["waiting"] for row in group) / len(group),
-        "transfer_seconds": sum(ended - began for began, ended in ends.values()),
+        "negotiating_seconds": statistics.fmean(row["negotiating"] for row in group),
+        "waiting_seconds": statistics.fmean(row["waiting"] for row in group),
+        "transfer_seconds": sum(max(row["ended"] for row in fused) - min(row["began"] for row in fused)
+                                for fused in messages.values()),
     }

@@ -78,9 +78,6 @@ def combine(summaries: Sequence[Mapping[str, float]], nodes: int) -> dict[str, f
 
     `cpu_percent` and `gpu_percent` are means over the workers and over their GPUs; `memory_bytes` is the sum over the
     workers of one node, `gpu_memory_bytes` that of the fullest GPU.
-
-    Args:
-        summaries: From `Utilization.summary`, one per worker.
     """
     columns = [pair for each in summaries for pair in each.items() if pair[0].startswith("gpu")]
     gpus = {what: _combined(what, values) for what in ("percent", "memory_bytes")

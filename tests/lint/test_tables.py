@@ -28,7 +28,7 @@ def test_the_template_is_a_table_to_fill_in(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(("text", "line"), [
-    ("", "is not a table: No columns"),
+    ("", "is not a table; save it as CSV in UTF-8, with commas"),
     ("workers,images_per_sec\n", "holds no figures"),
     ("workers,model\n1,a\n", "holds no figures to check; give at least one of images_per_sec, seconds_per_epoch"),
     ("#GPUs,speedup\n1,1\n", "unknown column '#GPUs'; fill in the table that `labs lint --template` prints"),
@@ -36,14 +36,14 @@ def test_the_template_is_a_table_to_fill_in(tmp_path, capsys):
     ("workers;speedup\n1;1\n", "no commas between the cells; save it as CSV with commas"),
     ("workers,images_per_sec,seconds_per_epoch,part\n1,100,5\n", "line 2: 3 cells under 4 columns; leave no cell out"),
     ("workers,seconds_per_epoch\n1,-5\n", "line 2: seconds_per_epoch '-5' is below 0"),
-    ("workers,speedup,speedup\n1,1,1\n", "unknown column 'speedup.1'"),
+    ("workers,speedup,speedup\n1,1,1\n", "the column 'speedup' stands there twice"),
+    ("workers,test_accuracy\n1,98.5\n", "line 2: test_accuracy '98.5' is above 1; write 0.91 for 91 %"),
     ("workers,speedup\n1,1\n\n2,1.9x\n", "line 4: speedup '1.9x' is not a number; write it with a decimal point and"),
     ("workers,images\n1,\"60,000\"\n", "holds no figures"),
     ("workers,speedup\n1,inf\n", "line 2: speedup 'inf' is not a number"),
-    ("workers,speedup\n1,2,3\n", "is not a table"),
-    ("workers,speedup\n1,2\n1,2,3\n", "is not a table: Error tokenizing data. C error: Expected 2 fields in line 3"),
-    ("model,speedup\n\"a,1\n", "is not a table"),
-    (b"\x89PNG\x00\xff", "is not a table: 'utf-8' codec"),
+    ("workers,speedup\n1,2\n1,2,3\n", "line 3: 3 cells under 2 columns"),
+    ("model,speedup\n\"a,1\n", "line 2: 1 cells under 2 columns"),
+    (b"\x89PNG\x00\xff", "is not a table"),
 ])
 def test_what_is_no_such_table_is_refused_in_one_line(text, line, tmp_path, capsys):
     (tmp_path / "typed.csv").write_bytes(text if isinstance(text, bytes) else text.encode())

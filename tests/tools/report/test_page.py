@@ -61,8 +61,8 @@ def test_the_page_needs_nothing_else(written):
 
 
 @pytest.mark.parametrize("expected", [
-    r"17 runs in .*made 20",
-    r"an unknown machine, no GPU: 17 runs",
+    r"16 runs in .*made 20",
+    r"an unknown machine, no GPU: 16 runs",
     r"lab10_caltech \| b \| 2 \| 32 \| 64 \| 250 \|",  # The newest run.
     r"\(demo\)\n.*\n(.*\n)*32 \| 2 \| 3 \| 153 \[148, 159\] \| 3 \| 1\.5 \[1\.4, 1\.62\] \| 0\.752 \[0\.7, 0\.809\] \|",
     r"32 \| 1 \| 1 \| 6 \| 2 \| 0 \| 1 \| 10 \|",  # The ledger.
