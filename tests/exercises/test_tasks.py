@@ -25,8 +25,7 @@ TASKS = {task: entry for lab in catalogue.lab_names() for task, entry in exercis
 CODE = [task for task, entry in TASKS.items() if entry.arguments]
 BUGS = [task for task in TASKS if task not in CODE]
 HERE = [task for task in CODE if not TASKS[task].on_workers]
-WRONG = [(f"{lab[:5]}.{name}", function, hint) for lab in catalogue.lab_names()
-         for name, function, hint in planted.of(lab).WRONG_CODE]
+WRONG = planted.wrong_functions()
 
 
 # Functions.
@@ -57,8 +56,9 @@ def flatten(nested: Any) -> list[float]:
 
 
 @with_solutions
-@pytest.mark.parametrize(("task", "function", "hint"), WRONG)
-def test_a_hint_names_the_property_that_is_broken_and_not_the_result(task, function, hint, monkeypatch):
+@pytest.mark.parametrize(("task", "change", "hint"), WRONG)
+def test_a_hint_names_the_property_that_is_broken_and_not_the_result(task, change, hint, monkeypatch):
+    function = planted.change_solution(task, change)
     calls: list[tuple] = []
     properties: list[str] = []
     expect = code_tasks.Call.expect
