@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from labs.exercises.code_tasks import RIGHT, StudentFunction, bug, close, code
+from labs.exercises.code_tasks import StudentFunction, bug, close, code
 from labs.exercises.grading import (
     Question,
     Record,
@@ -167,17 +167,14 @@ TASKS = {
     "patchify": code("images, patch", _grade_patchify),
     "attention": code("q, k, v", _grade_attention),
     "crossover": code("gradient_bytes, image_seconds, global_batch", _grade_crossover),
-    "bug": bug({
-        "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
-        "the global batch grows with the workers": RIGHT,
+    "bug": bug("the global batch grows with the workers", 21, (
+        "each worker takes the whole global batch, so two workers take half of the steps, each with twice the images: "
+        "another training, whose time must not be compared with one worker's"), {
         "some images are left out of an epoch": "steps times images per step are all images, on one worker and on two",
-        "it never ends": "all workers take the same number of steps",
     }, {
         20: "the worker takes every size-th image, which is right",
-        21: RIGHT,
         22: "the steps follow from the batch of one worker, and are equal on all",
         25: "it averages the gradients, and its learning rate belongs to a step of 32 images of all workers",
         27: "it makes the weights equal at the start",
-    }, reason="each worker takes the whole global batch, so two workers take half of the steps, each with twice the "
-              "images: another training, whose time must not be compared with one worker's"),
+    }),
 }

@@ -9,7 +9,7 @@ from collections import Counter
 
 import numpy as np
 
-from labs.exercises.code_tasks import HASH, RIGHT, StudentFunction, bug, close, code, numbers
+from labs.exercises.code_tasks import HASH, StudentFunction, bug, close, code, numbers
 from labs.exercises.grading import Question, Record, format_value, grade_choice, grade_number, images_per_sec, newest
 
 VALIDATED = newest("a run with a validation", "`labs run lab10_caltech --workers 2`",
@@ -177,17 +177,14 @@ TASKS = {
     "subset": code("name, test_split, validation_split, seed", _grade_subset),
     "global_accuracy": code("accuracies, counts", _grade_global_accuracy),
     "select": code("validation, test", _grade_select),
-    "bug": bug({
-        "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
-        "the test accuracy is too good": RIGHT,
+    "bug": bug("the test accuracy is too good", 20, (
+        "each rank makes its own split, so one worker's test images are among the other's training images, and the "
+        "gradients carry them into the common weights"), {
         "only the images of rank 0 are tested": "the accuracy is the mean over both workers",
-        "it never ends": "all workers take equally many steps, and call the same collectives in the same order",
     }, {
-        20: RIGHT,
         22: "the worker takes every size-th of its training images, which is right if all workers have the same ones",
         26: "the optimizer averages the gradients, as it should",
         28: "it makes the weights equal at the start",
         32: "the workers test equally many images, so the mean of both accuracies is that of all their images",
-    }, reason="each rank makes its own split, so one worker's test images are among the other's training images, and "
-              "the gradients carry them into the common weights"),
+    }),
 }

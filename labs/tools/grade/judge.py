@@ -80,18 +80,12 @@ def read(path: Path) -> Graded:
 
 
 def judge(each: Graded, policy: Policy, container: Sequence[str] | None) -> Graded:
-    """Judge a hand-in that was read; whatever is in it, the others are graded.
-
-    Args:
-        each: As `read` returns it.
-        policy: Points and lateness.
-        container: The command that runs a command in a container; None runs students' functions without one.
-    """
+    """Judge a hand-in that was read; without a container, students' functions run as processes of this user."""
     if not each.hand_in:
         return each
     try:
         created = evidence.parse_time(each.hand_in.manifest.created)
-        findings = tuple(map(one_line, evidence.findings(each.hand_in, created, policy.term.begins)))
+        findings = tuple(map(one_line, evidence.findings(each.hand_in, created, policy.term.get("begins"))))
         return dataclasses.replace(each, late_percent=policy.late_percent(each.lab, created), findings=findings,
                                    verdicts=tuple(_verdicts(each.hand_in, policy, container)))
     except Exception as problem:
