@@ -52,7 +52,7 @@ def _steps(answer, runs: list[Record]) -> str:
     }, rel_tol=1e-6)
 
 
-def _seen(answer, runs: list[Record]) -> str:
+def _share_of_images(answer, runs: list[Record]) -> str:
     size = runs[0]["layout"]["size"]
     missed = (1 - 1 / size) ** size
     return grade_number(answer, 1 - missed, "share", f"1 - (1 - 1/N)^N with N = {size}", {
@@ -66,7 +66,7 @@ QUESTIONS = {
     "q1": Question(PAIR, grade_speedup, timed=True),
     "q2": Question(PAIR, grade_efficiency, timed=True),
     "q3": Question(SEVERAL, _steps),
-    "q4": Question(SEVERAL, _seen),
+    "q4": Question(SEVERAL, _share_of_images),
 }
 
 

@@ -31,7 +31,7 @@ def _fixed(answer, runs: list[Record]) -> str:
     return grade_number(answer, right, "MiB", formula, mistakes, rel_tol=0.01)
 
 
-def _held(answer, runs: list[Record]) -> str:
+def _worker_shares(answer, runs: list[Record]) -> str:
     size = runs[0]["layout"]["size"]
     model = {"data parallelism does not divide the model: each worker holds all of it": 1 / size}
     batch = {"each worker processes its own share of a step's images": 1}
@@ -58,7 +58,7 @@ def _slope(answer, runs: list[Record]) -> str:
 QUESTIONS = {
     "q1": Question(newest("a network", f"`{RUN}`", lambda run: run["metrics"].get("parameters")), _fixed),
     "q2": Question(newest("several workers", f"`{RUN} --workers 2 --batch-size 32`", lambda run: multi_worker(run)
-                   and run["metrics"].get("parameters")), _held),
+                   and run["metrics"].get("parameters")), _worker_shares),
     "q3": Question(newest("a search for the largest batch", f"`{RUN} --search batch_size`", lambda run: not
                    multi_worker(run) and len(_tried(run)) > 1), _slope),
 }

@@ -105,7 +105,7 @@ PRUNED = (
 """Trials, the earlier ones, and what decides."""
 
 
-def pruned(values: list[float], earlier: list[list[float]]) -> bool:
+def should_prune(values: list[float], earlier: list[list[float]]) -> bool:
     """Return what `median_prune` must return; the rule of Optuna's MedianPruner(3, n_warmup_steps=2)."""
     newest = len(values) - 1
     return newest > 0 and len(earlier) >= FEWEST and max(values) < np.median([other[newest] for other in earlier])
@@ -118,7 +118,7 @@ def _grade_median_prune(run: StudentFunction) -> str:
     for values, earlier, reason in (*PRUNED, *drawn):
         call = run(values, earlier)
         call.expect(isinstance(call.value, bool | np.bool_), "the result is a bool")
-        call.expect(bool(call.value) == pruned(values, earlier), reason)
+        call.expect(bool(call.value) == should_prune(values, earlier), reason)
     return ("a trial is stopped from its second epoch on, if three or more have ended and its best is below their "
             "median at its newest epoch; that is Optuna's rule")
 

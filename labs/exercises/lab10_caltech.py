@@ -16,7 +16,7 @@ VALIDATED = newest("a run with a validation", "`labs run lab10_caltech --workers
                    lambda run: images_per_sec(run) and all("val_accuracy" in row for row in run["history"]))
 
 
-def _left(answer, runs: list[Record]) -> str:
+def _training_share(answer, runs: list[Record]) -> str:
     test, held = (runs[0]["config"][f"{name}_split"] for name in ("test", "validation"))
     return grade_number(answer, (1 - test) * (1 - held), "share", "(1 - test_split) x (1 - validation_split)", {
         "validation_split is a share of the images outside the test, not of all images": 1 - test - held,
@@ -57,7 +57,7 @@ def _best(answer, runs: list[Record]) -> str:
                         "it was chosen for its validation accuracy, so that accuracy is biased upwards")
 
 
-def _reported(answer, runs: list[Record]) -> str:
+def _reportable_accuracy(answer, runs: list[Record]) -> str:
     return grade_choice(answer, {"test_accuracy"}, {
         "accuracy": "it is measured on augmented training images, while the weights still changed",
         "val_accuracy": "validation images were used for decisions, such as the learning rate, so it is biased upwards",
@@ -66,10 +66,10 @@ def _reported(answer, runs: list[Record]) -> str:
 
 
 QUESTIONS = {
-    "q1": Question(VALIDATED, _left),
+    "q1": Question(VALIDATED, _training_share),
     "q2": Question(VALIDATED, _cost, timed=True),
     "q3": Question(VALIDATED, _best),
-    "q4": Question(VALIDATED, _reported),
+    "q4": Question(VALIDATED, _reportable_accuracy),
 }
 
 

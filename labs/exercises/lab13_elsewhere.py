@@ -48,7 +48,7 @@ def _longest(answer, runs: list[Record]) -> str:
     return grade_choice(answer, {right}, others, "it has the largest median step minus median computation")
 
 
-def _kept(answer, runs: list[Record]) -> str:
+def _zero_bytes(answer, runs: list[Record]) -> str:
     (run,) = runs
     parameters, size = run["metrics"]["parameters"], run["layout"]["size"]
     right = 8 * parameters + 8 * parameters / size
@@ -63,7 +63,7 @@ def _kept(answer, runs: list[Record]) -> str:
 QUESTIONS = {
     "q1": Question(MEASURED, _share, timed=True),
     "q2": Question(MEASURED, _longest, timed=True),
-    "q3": Question(MEASURED, _kept),
+    "q3": Question(MEASURED, _zero_bytes),
 }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from labs.exercises.grading import FORMULA, NotInstalledError, Question, format_
 from labs.exercises.hand_ins import HandIn
 from labs.results.records import Record
 from labs.run import catalogue
-from labs.run import student as student_id
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
 from labs.run.text import one_line, printable_lines
@@ -45,7 +43,6 @@ class Graded:
 
     file: str
     student: str
-    """Empty if neither the zip nor its name says whose it is."""
     lab: str
     problem: str = ""
     """Why it has no points: it could not be read, or another one has the same student and lab."""
@@ -74,9 +71,7 @@ def read(path: Path) -> Graded:
         problem = f"unknown lab {hand_in.manifest.lab}"
     except (LabError, OSError) as error:
         problem = one_line(error).removeprefix(f"{path}: ")
-    guess = re.search(rf"(lab\d\d_\w+?)-({student_id.ID}?)(?:\.\w+)*$", path.name)
-    lab, student = guess.groups() if guess else ("", "")
-    return Graded(str(path), student, lab, problem)
+    return Graded(str(path), "", "", problem)
 
 
 def judge(each: Graded, policy: Policy, container: Sequence[str] | None) -> Graded:
