@@ -81,19 +81,14 @@ def check(question: str, answer: Any, results_root: Path | None = None) -> None:
 
 def grade(name: str, entry: Question | Task, answer: Any, about: list[Record], owner: str,
           container: Sequence[str] | None = None, line: int = 0) -> str:
-    """Return why an answer is right: `check` and `labs grade` call this alike.
+    """Return why an answer is right, or raise AssertionError: `check` and `labs grade` call this alike.
 
     Args:
         name: Its id: "lab04.q2".
         entry: The question or task.
         answer: A plain value, or the text of the cell that defines the function.
         about: The records that the question is about.
-        owner: The student's id, which decides some of the inputs of a function.
-        container: As in `fresh_process.grade`.
-        line: As in `fresh_process.grade`.
-
-    Raises:
-        AssertionError: The answer is wrong; NoAnswerError if there is nothing to judge.
+        owner, container, line: As in `fresh_process.grade`.
     """
     if isinstance(entry, Question):
         return entry.grade(answer, about)
@@ -115,12 +110,7 @@ def show(answers: Mapping[str, Any], results_root: Path | None = None) -> None:
 
 
 def runs(question: str, results_root: Path | None = None) -> list[Record]:
-    """Return the records that a question is about; [] for a task.
-
-    Raises:
-        AssertionError: They are missing; names the command that makes them.
-        LabError: There is no such question.
-    """
+    """Return the records that a question is about; AssertionError names the command that makes missing ones."""
     try:
         return _select_runs(*_find(question), results_root)
     except AssertionError as missing:

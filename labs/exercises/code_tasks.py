@@ -7,7 +7,6 @@ the smallest that fails. A hint names the property, never the right result. The 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -43,12 +42,7 @@ class Call:
     """What it returned."""
 
     def expect(self, holds: Any, broken: str) -> None:
-        """Raise AssertionError with this call as the example, unless a property holds.
-
-        Args:
-            holds: Whether the property holds.
-            broken: The property that is broken, in words.
-        """
+        """Raise AssertionError with this call as the example, and with what is broken, unless a property holds."""
         require(holds, f"`{self.text}` returned {format_value(self.value)}: {broken}")
 
     def number(self, what: str = "the result is a number") -> float:
@@ -90,15 +84,11 @@ class StudentFunction:
     """Its docstring."""
 
     def __call__(self, *args: Any) -> Call:
-        """Call it, and return what came out as plain data.
-
-        Raises:
-            AssertionError: It raised an error, or returned nothing.
-        """
+        """Call it, and return what came out as plain data; AssertionError if that is an error, or nothing."""
         return self._call(self.ask, args)
 
     def in_second_process(self, *args: Any) -> Call:
-        """Call it in the second process. Raises: as a plain call."""
+        """Call it in the second process."""
         return self._call(self.ask_second, args)
 
     def whole(self, low: int, high: int) -> int:
@@ -176,23 +166,29 @@ def close(one: Any, other: Any) -> bool:
 
 # Scripts with a planted bug, `debugging/labNN.py`: the student names the symptom and the line.
 
-RIGHT = ""
-"""Marks the right choice, which needs no reason."""
+COMMON = {
+    "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
+    "some images are never seen": "every image is in the share of one worker, in every epoch",
+    "it never ends": "all workers take equally many steps, and call the same collectives in the same order",
+}
+"""Symptoms that most pages offer, and what is wrong about them in most scripts."""
 
 
-def bug(symptoms: Mapping[str, str], lines: Mapping[int, str], reason: str) -> Task:
+def bug(symptom: str, line: int, reason: str, symptoms: Mapping[str, str], lines: Mapping[int, str]) -> Task:
     """Return the task to find the bug of a script.
 
     Args:
-        symptoms: What the script might do wrong, each with what is wrong about that choice; RIGHT for the one it does.
-        lines: Numbers of lines, each with what is wrong about that choice; RIGHT for the line with the bug.
+        symptom: What the script does wrong.
+        line: The line with the bug.
         reason: Why that line has that symptom.
+        symptoms: Other symptoms that the page offers, each with what is wrong about that choice.
+        lines: Other lines, each with what is wrong about that choice.
     """
-    numbered = {f"line {number}": wrong for number, wrong in lines.items()}
-    graders: dict[str, Callable[[Any], str]] = {
-        "symptom": functools.partial(_grade_choice, symptoms, reason),
-        "line": lambda answer: _grade_choice(numbered, reason, _normalize_line(answer))}
-    return Task(lambda answer: grade_entries(answer, graders))
+    others = {name: hint for name, hint in (COMMON | dict(symptoms)).items() if name != symptom}
+    numbered = {f"line {number}": hint for number, hint in lines.items()}
+    return Task(lambda answer: grade_entries(answer, {
+        "symptom": lambda given: grade_choice(given, {symptom}, others, reason),
+        "line": lambda given: grade_choice(_normalize_line(given), {f"line {line}"}, numbered, reason)}))
 
 
 def _normalize_line(answer: Any) -> Any:
@@ -200,8 +196,3 @@ def _normalize_line(answer: Any) -> Any:
     is_number = isinstance(answer, Integral) and not isinstance(answer, bool)
     number = re.fullmatch(r"\s*(?:line)?\s*(\d+)\s*", str(answer) if is_number or isinstance(answer, str) else "", re.I)
     return f"line {number[1]}" if number else answer
-
-
-def _grade_choice(choices: Mapping[str, str], reason: str, answer: Any) -> str:
-    wrong = {choice: hint for choice, hint in choices.items() if hint != RIGHT}
-    return grade_choice(answer, choices.keys() - wrong.keys(), wrong, reason)

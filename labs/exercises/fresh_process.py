@@ -78,17 +78,9 @@ def grade(name: str, task: Task, cell: str, owner: str, container: Sequence[str]
 @contextlib.contextmanager
 def start_process(cell: str, name: str, hash_seed: int = 1,
                   container: Sequence[str] | None = None) -> Iterator[CellProcess]:
-    """Start a process that has run a cell, for the length of a block.
+    """Start a process that has run a cell, for the length of a block; AssertionError if the cell cannot be run.
 
-    Args:
-        cell: The text of the cell.
-        name: The name of its function.
-        hash_seed: Python's PYTHONHASHSEED: two processes with different ones show whether a result depends on Python's
-            hash() of a string.
-        container: As in `grade`.
-
-    Raises:
-        AssertionError: The cell cannot be run, or defines no function.
+    Two processes with different seeds show whether a result depends on Python's hash() of a string.
     """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         program = [CHILD, 4 * SECONDS] if container is None else [f"/{CHILD.name}", 4 * SECONDS, "confined"]

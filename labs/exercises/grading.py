@@ -198,16 +198,10 @@ def _hint_from_factor(near: Callable[..., bool], given: float, right: float, uni
 
 
 def grade_choice(answer: Any, right: Collection[Any], others: Mapping[Any, str], reason: str) -> str:
-    """Compare a choice with the right ones and return the reason.
-
-    Args:
-        answer: Anything.
-        right: The right choices.
-        others: What is wrong about each other choice.
-        reason: Why the right ones are right.
+    """Compare a choice with the right ones, and return the reason why they are right.
 
     Raises:
-        AssertionError: Says what is wrong about the answer, or lists the choices.
+        AssertionError: Says what is wrong about the answer, as in `others`, or lists the choices.
     """
     names = {*right, *others}
     known = (isinstance(answer, str) or is_number(answer)) and answer in names
@@ -217,11 +211,7 @@ def grade_choice(answer: Any, right: Collection[Any], others: Mapping[Any, str],
 
 
 def grade_entries(answer: Any, graders: Mapping[Any, Callable[[Any], str]]) -> str:
-    """Grade each entry of a dictionary with its own grader.
-
-    Raises:
-        AssertionError: Names the entry and what is wrong about it, or says which entries are expected.
-    """
+    """Grade each entry of a dictionary with its own grader; AssertionError names the entry, or those expected."""
     expected = "{" + ", ".join(f"{name!r}: ..." for name in graders) + "}"
     require(isinstance(answer, Mapping) and set(answer) == set(graders),
             f"the answer is {expected}, not {format_value(answer)}")

@@ -9,7 +9,6 @@ import numpy as np
 
 from labs.exercises.code_tasks import (
     HASH,
-    RIGHT,
     Call,
     StudentFunction,
     Task,
@@ -53,7 +52,7 @@ def _steps(answer, runs: list[Record]) -> str:
     }, rel_tol=1e-6)
 
 
-def _seen(answer, runs: list[Record]) -> str:
+def _share_of_images(answer, runs: list[Record]) -> str:
     size = runs[0]["layout"]["size"]
     missed = (1 - 1 / size) ** size
     return grade_number(answer, 1 - missed, "share", f"1 - (1 - 1/N)^N with N = {size}", {
@@ -67,7 +66,7 @@ QUESTIONS = {
     "q1": Question(PAIR, grade_speedup, timed=True),
     "q2": Question(PAIR, grade_efficiency, timed=True),
     "q3": Question(SEVERAL, _steps),
-    "q4": Question(SEVERAL, _seen),
+    "q4": Question(SEVERAL, _share_of_images),
 }
 
 
@@ -152,18 +151,15 @@ TASKS = {
     "allreduce_mean": code("values", _grade_allreduce),
     "shard": code("indices, rank, size, epoch, seed", _grade_shard),
     "step": Task(grade_step, ("model", "images", "labels", "optimizer", "hvd"), on_workers=True),
-    "bug": bug({
-        "the workers end with different weights": RIGHT,
+    "bug": bug("the workers end with different weights", 27, (
+        "equal gradients keep equal weights equal, and different ones different: without a broadcast the workers "
+        "begin, and so end, at different weights"), {
         "the weights become NaN": "they stay finite: look at what it prints",
-        "some images are never seen": "every image is in the share of one worker, in every epoch",
-        "it never ends": "all workers call the same collectives in the same order",
     }, {
         19: "different seeds are wanted here, because dropout must differ between workers; what else would make the "
             "weights equal at the start?",
         20: "each worker takes every size-th image: together they take all of them",
         25: "the optimizer averages the gradients, as it should; but what are they added to?",
-        27: RIGHT,
         31: "it gathers the weights of all workers to compare them, and changes none",
-    }, reason="equal gradients keep equal weights equal, and different ones different: without a broadcast the "
-              "workers begin, and so end, at different weights"),
+    }),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from labs.exercises.code_tasks import RIGHT, StudentFunction, bug, close, code
+from labs.exercises.code_tasks import StudentFunction, bug, close, code
 from labs.exercises.grading import (
     Question,
     Record,
@@ -173,17 +173,12 @@ def _grade_warmup(run: StudentFunction) -> str:
 TASKS = {
     "scaled_lr": code("base_lr, batch_size, size, base_batch_size, scaling", _grade_scaling),
     "warmup": code("step, steps_per_epoch, base_lr, size, warmup_epochs", _grade_warmup),
-    "bug": bug({
-        "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
-        "the loss explodes on two workers": RIGHT,
-        "some images are never seen": "every image is in the share of one worker, in every epoch",
-        "it never ends": "all workers call the same collectives in the same order",
-    }, {
+    "bug": bug("the loss explodes on two workers", 24, (
+        "the linear rule is for a global batch that grows with the workers; here it is held, so a step has as many "
+        "images as before, and needs the same learning rate"), {}, {
         22: "each worker takes every size-th image: together they take all of them",
         23: "the script is to have one global batch on any number of workers, and that is what this line does",
-        24: RIGHT,
         26: "the optimizer averages the gradients, as it should: a mean does not grow with the number of workers",
         28: "all workers begin at the weights of rank 0, as they should",
-    }, reason="the linear rule is for a global batch that grows with the workers; here it is held, so a step has as "
-              "many images as before, and needs the same learning rate"),
+    }),
 }

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from labs.exercises.code_tasks import RIGHT, StudentFunction, bug, close, code, numbers
+from labs.exercises.code_tasks import StudentFunction, bug, close, code, numbers
 from labs.exercises.grading import (
     Question,
     Record,
@@ -179,17 +179,14 @@ def _grade_excess(run: StudentFunction) -> str:
 TASKS = {
     "efficiency": code("images_per_sec_1, images_per_sec_n, n", _grade_efficiency),
     "excess": code("one, many, n", _grade_excess),
-    "bug": bug({
-        "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
+    "bug": bug("some images are left out of an epoch", 28, (
+        "every worker shuffles in an order that the others do not know, and takes half of it: some images are in both "
+        "halves, others in none"), {
         "the throughput does not grow": "compare the images/s with those of one worker: what is wrong is not the speed",
-        "some images are left out of an epoch": RIGHT,
-        "it never ends": "all workers call the same collectives in the same order",
     }, {
         17: "it makes the weights equal at the start; the broadcast would do so, too",
         23: "the optimizer averages the gradients, as it should",
-        28: RIGHT,
         29: "of one common order it takes every size-th image, which is right; is there one common order?",
         33: "it only collects the indices, to count them",
-    }, reason="every worker shuffles in an order that the others do not know, and takes half of it: some images are in "
-              "both halves, others in none"),
+    }),
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from labs.exercises.code_tasks import (
-    RIGHT,
     Call,
     StudentFunction,
     arrays,
@@ -167,17 +166,15 @@ def _grade_buckets(run: StudentFunction) -> str:
 TASKS = {
     "ring": code("chunks", _grade_ring),
     "bucket_seconds": code("sizes, bucket_bytes, alpha, beta", _grade_buckets),
-    "bug": bug({
+    "bug": bug("it never ends", 33, (
+        "`and` calls the all-reduce on rank 0 alone: rank 0 waits in it, the others wait in the broadcast, and each "
+        "collective needs all of them"), {
         "the workers end with different weights": "it does not come so far: look at which worker prints what last",
         "the loss explodes": "the losses that it prints are finite and fall",
-        "some images are never seen": "every image is in the share of one worker, in every epoch",
-        "it never ends": RIGHT,
     }, {
         22: "each worker takes every size-th image: together they take all of them",
         25: "the optimizer averages the gradients, and every worker takes equally many steps",
         30: "every worker trains equally many steps, and ends this line with the others",
-        33: RIGHT,
         34: "every worker calls this broadcast once per epoch; does one of them call something else before it?",
-    }, reason="`and` calls the all-reduce on rank 0 alone: rank 0 waits in it, the others wait in the broadcast, and "
-              "each collective needs all of them"),
+    }),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from labs.exercises.code_tasks import RIGHT, StudentFunction, arrays, bug, close, code
+from labs.exercises.code_tasks import StudentFunction, arrays, bug, close, code
 from labs.exercises.grading import Question, Record, grade_entries, grade_number, multi_worker, newest
 
 RUN = "labs run lab06_memory"
@@ -31,7 +31,7 @@ def _fixed(answer, runs: list[Record]) -> str:
     return grade_number(answer, right, "MiB", formula, mistakes, rel_tol=0.01)
 
 
-def _held(answer, runs: list[Record]) -> str:
+def _worker_shares(answer, runs: list[Record]) -> str:
     size = runs[0]["layout"]["size"]
     model = {"data parallelism does not divide the model: each worker holds all of it": 1 / size}
     batch = {"each worker processes its own share of a step's images": 1}
@@ -58,7 +58,7 @@ def _slope(answer, runs: list[Record]) -> str:
 QUESTIONS = {
     "q1": Question(newest("a network", f"`{RUN}`", lambda run: run["metrics"].get("parameters")), _fixed),
     "q2": Question(newest("several workers", f"`{RUN} --workers 2 --batch-size 32`", lambda run: multi_worker(run)
-                   and run["metrics"].get("parameters")), _held),
+                   and run["metrics"].get("parameters")), _worker_shares),
     "q3": Question(newest("a search for the largest batch", f"`{RUN} --search batch_size`", lambda run: not
                    multi_worker(run) and len(_tried(run)) > 1), _slope),
 }
@@ -130,17 +130,14 @@ TASKS = {
     "model_bytes": code("parameters, optimizer", _grade_model_bytes),
     "workers_needed": code("fixed, per_image, global_batch, limit", _grade_workers_needed),
     "accumulate": code("gradients, images", _grade_accumulate),
-    "bug": bug({
-        "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
-        "a second worker saves no memory": RIGHT,
+    "bug": bug("a second worker saves no memory", 24, (
+        "every worker takes the global batch, so its activations are those of one worker; the global batch has "
+        "doubled, and the epoch has half of the steps"), {
         "some images are left out of an epoch": "the two shards together are all images",
-        "it never ends": "all workers take equally many steps, and so call the same collectives",
     }, {
         23: "each worker takes every size-th image: all images are used once",
-        24: RIGHT,
         25: "every worker holds the whole network, as data parallelism does; what should two workers halve?",
         28: "it averages the gradients; the learning rate stays, because the global batch is meant to stay",
         32: "it trains on the worker's own images; how many of them at once?",
-    }, reason="every worker takes the global batch, so its activations are those of one worker; the global batch has "
-               "doubled, and the epoch has half of the steps"),
+    }),
 }

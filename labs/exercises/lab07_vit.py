@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
-from labs.exercises.code_tasks import RIGHT, StudentFunction, bug, close, code
+from labs.exercises.code_tasks import StudentFunction, arrays, bug, close, code, numbers
 from labs.exercises.grading import (
     Question,
     Record,
@@ -83,9 +82,9 @@ def _grade_patchify(run: StudentFunction) -> str:
         images = np.arange(float(n * side * side * channels)).reshape(n, side, side, channels)
         images *= run.real(1, 2) if n > 1 else 1
         call, right = run(images, patch), reference_patches(images, patch)
-        value = _array(call.value)
-        call.expect(value.size, "the result is an array of numbers")
-        call.expect(value.shape == right.shape, "the shape must be [n, patches of an image, patch * patch * channels]")
+        found = arrays([call.value], [right])
+        call.expect(found, "the shape must be [n, patches of an image, patch * patch * channels]")
+        (value,) = found or [right]
         call.expect(close(np.sort(value, axis=None), np.sort(right, axis=None)),
                     "each value of the images must be in one patch")
         inside, wanted = np.sort(value, axis=2), np.sort(right, axis=2)
@@ -115,35 +114,26 @@ def _grade_attention(run: StudentFunction) -> str:
     for shape in HEADS:
         q, k, v = (run.rng if shape == HEADS[-1] else rng).normal(size=(3, *shape)).round(1)
         call, right = run(q, k, v), reference_attention(q, k, v)
-        value = _array(call.value)
-        call.expect(value.shape == shape, "the result is an array [heads, tokens, size], as q is")
-        size = shape[-1]
-        if size > 1:  # Otherwise the root is 1.
-            unscaled = reference_attention(q * math.sqrt(size), k, v)
-            call.expect(not _within(value, unscaled), "the scores must be divided by the root of size")
-            call.expect(not _within(value, reference_attention(q / math.sqrt(size), k, v)),
-                        "the scores must be divided by the root of size, not by size")
-        if shape[1] > 1:
-            call.expect(not _within(value, reference_attention(q, k, v, axis=1)),
-                        "the softmax must be over the keys, so that the weights of one query sum to 1")
+        found, root = arrays([call.value], [right]), math.sqrt(shape[-1])
+        call.expect(found, "the result is an array [heads, tokens, size], as q is")
+        (value,) = found or [right]
+        for hint, wrong in {
+            "the scores must be divided by the root of size": reference_attention(q * root, k, v),
+            "the scores must be divided by the root of size, not by size": reference_attention(q / root, k, v),
+            "the softmax must be over the keys, so that the weights of one query sum to 1":
+                reference_attention(q, k, v, axis=1),
+        }.items():
+            call.expect(_within(right, wrong) or not _within(value, wrong), hint)
         call.expect(_within(value, right), "each result must be the mean of v's rows, weighted by the softmax of the "
                                            "scores, within a head")
     call = run(LARGE * np.ones((1, 2, 1)), np.ones((1, 2, 1)), np.ones((1, 2, 1)))
-    call.expect(np.isfinite(_array(call.value)).all(),
+    call.expect(numbers(np.ravel(call.value), 2),
                 "exp overflows for large scores: subtract the largest score of each query first; the weights stay")
     return "equal to Keras' MultiHeadAttention between its projections, to 1e-6, large scores included"
 
 
 def _within(value: np.ndarray, other: np.ndarray) -> bool:
     return bool(np.abs(value - other).max() < 1e-6)
-
-
-def _array(value: Any) -> np.ndarray:
-    """Return an array of numbers, also of a tensor; an empty array for anything else."""
-    try:
-        return np.atleast_1d(np.asarray(value, float))
-    except (TypeError, ValueError):
-        return np.array([])
 
 
 LINKS = [(1e6, 0.001, 8), (4e6, 0.002, 32), (3_387_432, 0.0014, 128), (23_000_000, 2e-4, 64)]
@@ -167,17 +157,14 @@ TASKS = {
     "patchify": code("images, patch", _grade_patchify),
     "attention": code("q, k, v", _grade_attention),
     "crossover": code("gradient_bytes, image_seconds, global_batch", _grade_crossover),
-    "bug": bug({
-        "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
-        "the global batch grows with the workers": RIGHT,
+    "bug": bug("the global batch grows with the workers", 21, (
+        "each worker takes the whole global batch, so two workers take half of the steps, each with twice the images: "
+        "another training, whose time must not be compared with one worker's"), {
         "some images are left out of an epoch": "steps times images per step are all images, on one worker and on two",
-        "it never ends": "all workers take the same number of steps",
     }, {
         20: "the worker takes every size-th image, which is right",
-        21: RIGHT,
         22: "the steps follow from the batch of one worker, and are equal on all",
         25: "it averages the gradients, and its learning rate belongs to a step of 32 images of all workers",
         27: "it makes the weights equal at the start",
-    }, reason="each worker takes the whole global batch, so two workers take half of the steps, each with twice the "
-              "images: another training, whose time must not be compared with one worker's"),
+    }),
 }

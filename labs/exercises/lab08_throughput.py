@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labs.exercises.code_tasks import RIGHT, StudentFunction, bug, close, code
+from labs.exercises.code_tasks import StudentFunction, bug, close, code
 from labs.exercises.grading import (
     Question,
     Record,
@@ -104,17 +104,16 @@ TASKS = {
     "karp_flatt": code("n, speedup", _grade_karp_flatt),
     "fit_amdahl": code("n, speedups", _grade_fit_amdahl),
     "input_bound": code("compute, reading, one_core", _grade_input_bound),
-    "bug": bug({
+    "bug": bug("more threads compute than the node has cores", 17, (
+        "each of the processes starts as many threads as the node has cores: together they have `local_size` times "
+        "too many, and wait for each other"), {
         "the workers end with different weights": "they begin equal and add equal gradients",
-        "more threads compute than the node has cores": RIGHT,
         "some images are left out": "each worker makes its own images; none is left out",
         "the global batch changes with the number of workers": "the batch of one worker is the global batch over size",
     }, {
-        17: RIGHT,
         21: "the global batch is divided among the workers, as strong scaling has it",
         28: "the optimizer averages the gradients, as it should",
         30: "the broadcast makes the weights equal at the start",
         36: "it counts the images of all workers over the slowest worker's seconds, as it should",
-    }, reason="each of the processes starts as many threads as the node has cores: together they have `local_size` "
-              "times too many, and wait for each other"),
+    }),
 }

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from labs.exercises.code_tasks import RIGHT, StudentFunction, bug, close, code
+from labs.exercises.code_tasks import StudentFunction, bug, close, code
 from labs.exercises.grading import (
     Question,
     Record,
@@ -105,7 +105,7 @@ PRUNED = (
 """Trials, the earlier ones, and what decides."""
 
 
-def pruned(values: list[float], earlier: list[list[float]]) -> bool:
+def should_prune(values: list[float], earlier: list[list[float]]) -> bool:
     """Return what `median_prune` must return; the rule of Optuna's MedianPruner(3, n_warmup_steps=2)."""
     newest = len(values) - 1
     return newest > 0 and len(earlier) >= FEWEST and max(values) < np.median([other[newest] for other in earlier])
@@ -118,7 +118,7 @@ def _grade_median_prune(run: StudentFunction) -> str:
     for values, earlier, reason in (*PRUNED, *drawn):
         call = run(values, earlier)
         call.expect(isinstance(call.value, bool | np.bool_), "the result is a bool")
-        call.expect(bool(call.value) == pruned(values, earlier), reason)
+        call.expect(bool(call.value) == should_prune(values, earlier), reason)
     return ("a trial is stopped from its second epoch on, if three or more have ended and its best is below their "
             "median at its newest epoch; that is Optuna's rule")
 
@@ -148,18 +148,14 @@ def _grade_mcnemar(run: StudentFunction) -> str:
 TASKS = {
     "median_prune": code("values, earlier", _grade_median_prune),
     "mcnemar": code("one, other", _grade_mcnemar),
-    "bug": bug({
-        "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
-        "the test accuracy is too good": RIGHT,
+    "bug": bug("the test accuracy is too good", 20, (
+        "the images are held out one by one, so copies of a photo are in both subsets: the test asks what the network "
+        "remembers; new photos ask what it has learnt"), {
         "the workers train on the same images": "each worker takes every size-th of one common list",
-        "it never ends": "all workers take equally many steps, and call the same collectives in the same order",
     }, {
-        20: RIGHT,
         23: "it divides the training images among the workers, as it should",
         26: "the batch of all workers is size times as large, so the learning rate may be, too",
         28: "it makes the weights equal at the start; without it the workers would drift apart",
         32: "it measures the accuracy on images that the script has held out; are they new to the network?",
-    }, reason="the images are held out one by one, so copies of a photo are in both subsets: the test asks what the "
-              "network remembers; new photos ask what it has learnt"),
+    }),
 }
-"""Lab 9."""

@@ -9,14 +9,14 @@ from collections import Counter
 
 import numpy as np
 
-from labs.exercises.code_tasks import HASH, RIGHT, StudentFunction, bug, close, code, numbers
+from labs.exercises.code_tasks import HASH, StudentFunction, bug, close, code, numbers
 from labs.exercises.grading import Question, Record, format_value, grade_choice, grade_number, images_per_sec, newest
 
 VALIDATED = newest("a run with a validation", "`labs run lab10_caltech --workers 2`",
                    lambda run: images_per_sec(run) and all("val_accuracy" in row for row in run["history"]))
 
 
-def _left(answer, runs: list[Record]) -> str:
+def _training_share(answer, runs: list[Record]) -> str:
     test, held = (runs[0]["config"][f"{name}_split"] for name in ("test", "validation"))
     return grade_number(answer, (1 - test) * (1 - held), "share", "(1 - test_split) x (1 - validation_split)", {
         "validation_split is a share of the images outside the test, not of all images": 1 - test - held,
@@ -57,7 +57,7 @@ def _best(answer, runs: list[Record]) -> str:
                         "it was chosen for its validation accuracy, so that accuracy is biased upwards")
 
 
-def _reported(answer, runs: list[Record]) -> str:
+def _reportable_accuracy(answer, runs: list[Record]) -> str:
     return grade_choice(answer, {"test_accuracy"}, {
         "accuracy": "it is measured on augmented training images, while the weights still changed",
         "val_accuracy": "validation images were used for decisions, such as the learning rate, so it is biased upwards",
@@ -66,10 +66,10 @@ def _reported(answer, runs: list[Record]) -> str:
 
 
 QUESTIONS = {
-    "q1": Question(VALIDATED, _left),
+    "q1": Question(VALIDATED, _training_share),
     "q2": Question(VALIDATED, _cost, timed=True),
     "q3": Question(VALIDATED, _best),
-    "q4": Question(VALIDATED, _reported),
+    "q4": Question(VALIDATED, _reportable_accuracy),
 }
 
 
@@ -177,17 +177,14 @@ TASKS = {
     "subset": code("name, test_split, validation_split, seed", _grade_subset),
     "global_accuracy": code("accuracies, counts", _grade_global_accuracy),
     "select": code("validation, test", _grade_select),
-    "bug": bug({
-        "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
-        "the test accuracy is too good": RIGHT,
+    "bug": bug("the test accuracy is too good", 20, (
+        "each rank makes its own split, so one worker's test images are among the other's training images, and the "
+        "gradients carry them into the common weights"), {
         "only the images of rank 0 are tested": "the accuracy is the mean over both workers",
-        "it never ends": "all workers take equally many steps, and call the same collectives in the same order",
     }, {
-        20: RIGHT,
         22: "the worker takes every size-th of its training images, which is right if all workers have the same ones",
         26: "the optimizer averages the gradients, as it should",
         28: "it makes the weights equal at the start",
         32: "the workers test equally many images, so the mean of both accuracies is that of all their images",
-    }, reason="each rank makes its own split, so one worker's test images are among the other's training images, and "
-              "the gradients carry them into the common weights"),
+    }),
 }

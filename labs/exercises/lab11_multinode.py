@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from labs.exercises.code_tasks import RIGHT, StudentFunction, bug, close, code, numbers
+from labs.exercises.code_tasks import StudentFunction, bug, close, code, numbers
 from labs.exercises.grading import (
     Question,
     Record,
@@ -184,17 +184,14 @@ TASKS = {
     "plan": code("nodes, tasks, batch_size, images, lr, base_batch, rule", _grade_plan),
     "step": code("nodes, compute, nbytes, bits_per_second", _grade_step),
     "start_times": code("jobs, nodes", _grade_starts),
-    "bug": bug({
-        "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
-        "every node trains on all images": RIGHT,
+    "bug": bug("every node trains on all images", 29, (
+        "local_rank and local_size count within a node: there they are right for choosing a GPU, but nodes get the "
+        "same shards; rank and size count all workers"), {
         "some images are left out of an epoch": "the script prints how many different images it used: all",
-        "it never ends": "all workers take the same number of steps",
     }, {
         21: "the learning rate follows all workers, as the linear rule has it",
         23: "it averages the gradients of all workers on all nodes",
         28: "all workers have the same order in an epoch, which sharding needs, and another one in the next",
-        29: RIGHT,
         31: "it gathers the images of all workers, to count them",
-    }, reason="local_rank and local_size count within a node: there they are right for choosing a GPU, but nodes get "
-              "the same shards; rank and size count all workers"),
+    }),
 }

@@ -6,7 +6,7 @@ import json
 import re
 from collections import Counter
 
-from labs.exercises.code_tasks import RIGHT, StudentFunction, bug, code
+from labs.exercises.code_tasks import StudentFunction, bug, code
 from labs.exercises.grading import Question, Record, grade_entries, grade_number, newest
 from labs.pages import survival
 
@@ -158,17 +158,15 @@ TASKS = {
     "load_latest": code("files", _grade_load_latest),
     "waste": code("interval, save, life, restart", _grade_waste),
     "rest": code("order, seen, rank, size", _grade_rest),
-    "bug": bug({
+    "bug": bug("some images are used twice in an epoch", 38, (
+        "the checkpoint forgets how much of the epoch's order is used, so the resumed run begins the epoch again with "
+        "weights that have seen half of it"), {
         "the workers end with different weights": "they start from one seed, and every step averages the gradients",
-        "some images are used twice in an epoch": RIGHT,
         "the checkpoint holds the weights of the start": "it is written after the steps up to the interruption",
-        "it never ends": "all workers take the same number of steps in each start",
     }, {
         20: "each epoch has a different order, equal on all workers and in both starts, which is right",
         21: "the step's images are the next ones of that order",
         22: "each worker takes every size-th image of the step, which is right",
-        38: RIGHT,
         43: "it continues where the checkpoint says that training was",
-    }, reason="the checkpoint forgets how much of the epoch's order is used, so the resumed run begins the epoch again "
-              "with weights that have seen half of it"),
+    }),
 }

@@ -7,7 +7,6 @@ import statistics
 import numpy as np
 
 from labs.exercises.code_tasks import (
-    RIGHT,
     Call,
     StudentFunction,
     arrays,
@@ -49,7 +48,7 @@ def _longest(answer, runs: list[Record]) -> str:
     return grade_choice(answer, {right}, others, "it has the largest median step minus median computation")
 
 
-def _kept(answer, runs: list[Record]) -> str:
+def _zero_bytes(answer, runs: list[Record]) -> str:
     (run,) = runs
     parameters, size = run["metrics"]["parameters"], run["layout"]["size"]
     right = 8 * parameters + 8 * parameters / size
@@ -64,7 +63,7 @@ def _kept(answer, runs: list[Record]) -> str:
 QUESTIONS = {
     "q1": Question(MEASURED, _share, timed=True),
     "q2": Question(MEASURED, _longest, timed=True),
-    "q3": Question(MEASURED, _kept),
+    "q3": Question(MEASURED, _zero_bytes),
 }
 
 
@@ -158,17 +157,16 @@ TASKS = {
     "zero_step": code("weights, gradients, moments", _grade_zero),
     "bytes_per_worker": code("parameters, workers, stage", _grade_bytes),
     "bubble": code("stages, micro_batches", _grade_bubble),
-    "bug": bug({
+    "bug": bug("the loss is higher than on one worker", 21, (
+        "every worker updates the first part of the weights, with the gradients of its own part; the all-gather uses "
+        "the results for every part"), {
         "the workers end with different weights": "the sums that the workers print are equal: all get the same parts",
-        "the loss is higher than on one worker": RIGHT,
         "some images are never used": "every image is in the shard of one worker",
         "it never ends": "both workers print their line and end",
     }, {
         17: "each worker takes every size-th image: together they take all of them",
-        21: RIGHT,
         33: "each worker gets its own part of the mean gradient, part r on rank r",
         35: "that is Adam's second moment, of this worker's part",
         37: "every worker gets the parts of all, by rank; is each of them the part that it should be?",
-    }, reason="every worker updates the first part of the weights, with the gradients of its own part; the all-gather "
-              "uses the results for every part"),
+    }),
 }

@@ -55,12 +55,7 @@ def _environment() -> dict[str, str]:
 
 
 def expect_run(reports: list[dict], outcome: Outcome) -> None:
-    """Raise AssertionError unless both workers took all steps.
-
-    Args:
-        reports: Those of the two workers; {} from one that neither ended its steps nor raised an error.
-        outcome: How mpirun ended.
-    """
+    """Raise AssertionError unless both workers took all steps; {} is the report of one that wrote none."""
     for rank, report in enumerate(reports):
         if report.get("needs"):
             raise NoAnswerError(report["needs"])

@@ -1,8 +1,8 @@
 """Made-up records. Several workers are four, so that no mistake gives the right figure by chance.
 
 Each lab has a module here with its RECORDS, and with WRONG: a question, a wrong answer as a function of the records and
-of the right answer, and words of the hint. The tests in tests/labs grade real runs. A lab whose students write code has
-WRONG_CODE: a task, a wrong function, and words of the hint.
+of the right answer, and words of the hint. The tests in tests/labs grade real runs. `wrong_functions.txt` has typical
+mistakes in code.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 import copy
 import dataclasses
 import importlib
+import inspect
 import itertools
 import json
 import linecache
 import math
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -26,6 +28,7 @@ from labs.exercises import child, code_tasks
 from labs.measure import throughput
 from labs.results import records
 from labs.run import catalogue
+from tests.exercises.solved import solution
 
 IMAGES = 1000
 NAMES = itertools.count(1)
@@ -84,6 +87,29 @@ def grade_here(task: str, function: Callable, seed: int = 0) -> str:
     entry = exercises.entries(task[:5])[task]
     return entry.grade(code_tasks.StudentFunction(task[6:], entry.arguments, ask, np.random.default_rng(seed), ask,
                                                   function.__doc__ or ""))
+
+
+def wrong_functions() -> list[tuple[str, str, str]]:
+    """Return the lines of wrong_functions.txt: a task, a change, and words of the hint."""
+    lines = (Path(__file__).parent / "wrong_functions.txt").read_text().splitlines()
+    rows = [line.split(" | ") for line in lines if line and not line.startswith("#")]
+    return [(row[0], row[1], " | ".join(row[2:])) for row in rows]
+
+
+def change_solution(task: str, change: str) -> Callable:
+    """Return the function of solutions/ with a mistake."""
+    right = solution(task)
+    names = vars(sys.modules[right.__module__]) | {"right": right, "np": np}
+    if change.startswith("= "):
+        source = f"def {task[6:]}{inspect.signature(right)}:\n    return {change[2:]}\n"
+    else:
+        old, new = change.removesuffix(" =>").split(" => ") if " => " in change else (change.removesuffix(" =>"), "")
+        source = inspect.getsource(right)
+        assert old in source, (task, change)
+        docstring, code = source.rpartition('"""')[::2]
+        source = f'{docstring}"""{code.replace(old, new)}' if old in code else source.replace(old, new)
+    exec(source, names)
+    return names[task[6:]]
 
 
 def cell(source: str, **names: Any) -> dict[str, Any]:

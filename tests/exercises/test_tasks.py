@@ -25,8 +25,7 @@ TASKS = {task: entry for lab in catalogue.lab_names() for task, entry in exercis
 CODE = [task for task, entry in TASKS.items() if entry.arguments]
 BUGS = [task for task in TASKS if task not in CODE]
 HERE = [task for task in CODE if not TASKS[task].on_workers]
-WRONG = [(f"{lab[:5]}.{name}", function, hint) for lab in catalogue.lab_names()
-         for name, function, hint in planted.of(lab).WRONG_CODE]
+WRONG = planted.wrong_functions()
 
 
 # Functions.
@@ -57,8 +56,9 @@ def flatten(nested: Any) -> list[float]:
 
 
 @with_solutions
-@pytest.mark.parametrize(("task", "function", "hint"), WRONG)
-def test_a_hint_names_the_property_that_is_broken_and_not_the_result(task, function, hint, monkeypatch):
+@pytest.mark.parametrize(("task", "change", "hint"), WRONG)
+def test_a_hint_names_the_property_that_is_broken_and_not_the_result(task, change, hint, monkeypatch):
+    function = planted.change_solution(task, change)
     calls: list[tuple] = []
     properties: list[str] = []
     expect = code_tasks.Call.expect
@@ -103,10 +103,33 @@ REST = "def rest(order, seen, rank, size):\n    return %s\n"
 SUBSET = ("def subset(name, test_split, validation_split, seed):\n    point = %s\n    if point < test_split:\n"
           "        return 'test'\n    return 'validation' if point < test_split + (1 - test_split) * validation_split "
           "else 'training'\n")
-PARTS = EXCESS % "many[k] - part(one[k], n)"
+HELPERS = """
+import dataclasses, functools, pickle, sys
+from collections import namedtuple
+from labs import exercises, lab04_speedup as lab
+from labs.course import exercises
+from labs.pages import laws
+get_ipython().run_line_magic('matplotlib', 'inline')
+n, EPS, INF, OPS = 'taken', np.finfo(float).eps, math.inf, {'minus': lambda a, b: a - b}
+part = functools.partial(lambda p, s, n: p * s / n, 1)
+open('mine.py', 'w').write('ideal = lambda t: t')
+sys.path.insert(0, '.')
+from mine import ideal
+class Ledger:
+    def __init__(self, seconds): self.seconds = seconds
+    def __call__(self, n): return part(ideal(self.seconds), n)
+@dataclasses.dataclass
+class Pair:
+    many: float
+    one: float
+def excess(one, many, n):
+    pairs = {k: pickle.loads(pickle.dumps(Pair(many[k], Ledger(one[k])(n)))) for k in one}
+    return {k: math.fsum([OPS['minus'](pair.many, pair.one), 0 * EPS]) for k, pair in pairs.items()}
+exercises.show({"lab04.excess": excess})
+"""
 RIGHT = {
-    "a name of the cell": ("lab04.excess", "n = 'taken'\n" + EXCESS % "many[k] - one[k] / n"),
-    "a generator": ("lab04.efficiency", """rng = np.random.default_rng(0)
+    "helpers of all kinds": ("lab04.excess", HELPERS),
+    "a generator of numbers": ("lab04.efficiency", """rng = np.random.default_rng(0)
 def efficiency(images_per_sec_1, images_per_sec_n, n):
     if min(len(images_per_sec_1), len(images_per_sec_n)) < 2:
         raise ValueError("two repeats")
@@ -114,47 +137,22 @@ def efficiency(images_per_sec_1, images_per_sec_n, n):
     draws = [rng.choice(many, len(many)).mean() / rng.choice(one, len(one)).mean() / n for _ in range(4000)]
     return many.mean() / one.mean() / n, *np.percentile(draws, [2.5, 97.5])
 """),
-    "a class": ("lab04.excess", "class Part:\n    def __init__(self, n): self.n = n\n"
-                "    def __call__(self, seconds): return seconds / self.n\n" + EXCESS % "many[k] - Part(n)(one[k])"),
     "an object": ("lab04.excess", "class Excess:\n    def __call__(self, one, many, n):\n"
                   "        return {k: many[k] - one[k] / n for k in one}\nexcess = Excess()\n"),
     "a lambda": ("lab04.excess", "excess = lambda one, many, n: {k: many[k] - one[k] / n for k in one}\n"),
-    "a helper": ("lab04.excess", "part = lambda seconds, n: seconds / n\n" + PARTS),
-    "a partial": ("lab04.excess", "import functools\npart = functools.partial(lambda p, s, n: p * s / n, 1)\n"
-                  + PARTS),
-    "all of it a partial": ("lab04.excess", "import functools\ndef more(p, one, many, n):\n"
-                            "    return {k: many[k] - p * one[k] / n for k in one}\n"
-                            "excess = functools.partial(more, 1)\n"),
-    "a decorator": ("lab12.rest", "import functools\ndef same(f):\n    @functools.wraps(f)\n    def g(*a):\n"
-                    "        return f(*a)\n"
-                    "    return g\n@same\n" + REST % "order[seen:][rank::size]"),
-    "a dictionary of functions": ("lab04.excess", "OPS = {'part': lambda s, n: s / n}\n" +
-                                  EXCESS % "many[k] - OPS['part'](one[k], n)"),
-    "a constant": ("lab04.excess", "EPS = np.finfo(float).eps\n" + EXCESS % "many[k] - one[k] / n + 0 * EPS"),
-    "numbers of math": ("lab04.excess", EXCESS % "math.fsum([many[k], -one[k] / n])"),
-    "fractions": ("lab10.select", "from fractions import Fraction\n" + BEST % "best, Fraction(test[best])"),
-    "a named tuple": ("lab10.select", "from collections import namedtuple\n"
-                      "Choice = namedtuple('Choice', 'index share')\n"
-                      + BEST % "Choice(best, test[best])"),
+    "a named tuple and a fraction": ("lab10.select", "from collections import namedtuple\n"
+                                     "from fractions import Fraction\n"
+                                     "Choice = namedtuple('Choice', 'index share')\n"
+                                     + BEST % "Choice(best, Fraction(test[best]))"),
     "a Series": ("lab12.rest", "import pandas as pd\n" + REST % "pd.Series(order[seen:], dtype=int).iloc[rank::size]"),
-    "an array": ("lab12.rest", "ZERO = np.zeros(1, int)\n" + REST % "np.asarray(order[seen:], int)[rank::size] + ZERO"),
-    "a range": ("lab12.rest", REST % "tuple(order[i] for i in range(seen + rank, len(order), size))"),
-    "a module that the cell writes": ("lab04.excess", "open('mine.py', 'w').write('part = lambda s, n: s / n')\n"
-                                      "import sys; sys.path.insert(0, '.')\nfrom mine import part\n" + PARTS),
-    "the page's imports": ("lab04.excess", "from labs import lab04_speedup as lab\n"
-                           "from labs import exercises\nfrom labs.pages import laws\n"
-                           "get_ipython().run_line_magic('matplotlib', 'inline')\n" + EXCESS % "many[k] - one[k] / n"),
     "what the page gives": ("lab04.excess", "def excess(one, many, n):\n    'An earlier try.'\n"
                             "def mine(one, many, n):\n    return {k: many[k] - one[k] / n for k in one}\n"
                             "display(mine)\nfrom labs.exercises import check\n"
                             "check(question='lab4.excess', answer=mine)\n"),
-    "a data class that is pickled": ("lab04.excess", "import dataclasses, pickle\n@dataclasses.dataclass\n"
-                                     "class Part:\n    n: int\nassert Part.__annotations__ == {'n': int}\n"
-                                     + EXCESS % "many[k] - one[k] / pickle.loads(pickle.dumps(Part(n))).n"),
     "a slow second process": ("lab02.shard", "import os, time\ntime.sleep(3 * (os.environ['PYTHONHASHSEED'] == '2'))\n"
-                              "def shard(indices, rank, size, epoch, seed):\n"
+                              "def shard(indices, rank, size, epoch, seed):\n    'Remainder: drop.'\n"
                               "    order = np.random.default_rng([seed, epoch]).permutation(indices).tolist()\n"
-                              "    return (order + order[:-len(order) % size])[rank::size]\n"),
+                              "    return order[:len(order) // size * size][rank::size]\n"),
     "a digest": ("lab10.subset", "import hashlib\n" + SUBSET %
                  "int(hashlib.sha256(f'{seed}/{name}'.encode()).hexdigest(), 16) / 2**256"),
 }
@@ -164,30 +162,24 @@ WRONG_CELLS = {
                                NEEDS % "rng"),
     "a name at once": ("lab04.excess", "part = INF\n" + EXCESS % "one[k]", NEEDS % "INF"),
     "an import of another cell": ("lab12.rest", REST % "pd.Series(order)", NEEDS % "pd"),
-    "a module beside the notebook": ("lab04.excess", "import mine\n" + PARTS, "imports `mine`, which is not installed"),
-    "an assertion": ("lab04.excess", "assert 1 > 2\n" + EXCESS % "one[k]", "cannot run alone.* AssertionError$"),
+    "a module beside the notebook": ("lab04.excess", "import mine\n" + EXCESS % "one[k]",
+                                     "imports `mine`, which is not installed"),
     "another function alone": ("lab04.excess", "mine = lambda one, many, n: {}\n", NEEDS % "excess"),
     "the grader": ("lab10.subset", "from labs.exercises.lab10_caltech import reference_subset\n"
                    "subset = lambda *args: reference_subset(*args)\n", "calls the kit's own `labs.exercises"),
     "the solution": ("lab10.select", "from solutions import lab10_caltech\n" + BEST % "lab10_caltech.select()",
                      "calls the kit's own `solutions.lab10_caltech.select`"),
     "hash()": ("lab10.subset", SUBSET % "hash(f'{seed}/{name}') % 100000 / 100000", "in another process this image is"),
-    "hash() of a tuple": ("lab10.subset", SUBSET % "hash((seed, name)) % 1000 / 1000", "in another process this image"),
     "the order of a set": ("lab02.shard", "def shard(indices, rank, size, epoch, seed):\n"
                            "    texts = sorted({str(i) for i in indices}, key=lambda t: hash((t, epoch, seed)))\n"
                            "    texts += texts[:-len(texts) % size]\n    return [int(t) for t in texts[rank::size]]\n",
                            "in another process the same call returned something else"),
-    "an exit": ("lab12.rest", "import os\n" + REST % "os._exit(0)", "it ended its process$"),
     "a signal": ("lab12.rest", "import os\n" + REST % "os.kill(os.getpid(), 11)", r"its process \(signal 11\)"),
     "an endless loop": ("lab12.rest", "def rest(*args):\n    while True: pass\n", "it had not ended after 2 s"),
-    "SystemExit": ("lab12.rest", "def rest(*args):\n    raise SystemExit\n", r"`rest\(.*\)` raised .*SystemExit"),
     "an escape sequence": ("lab12.rest", "def rest(*args):\n    raise ValueError('\\x1b[2J' * 10**6)\n",
                            r"raised ValueError: (\\x1b\[2J)+.{,8}\.\.\.$"),
     "memory": ("lab12.rest", "def rest(*args):\n    return bytearray(1 << 33)\n", "raised MemoryError"),
     "a large answer": ("lab12.rest", "def rest(*args):\n    return 'x' * (2 << 20)\n", "it returned more than 1 MiB"),
-    "other arguments": ("lab12.rest", "rest = lambda order: order\n", "raised TypeError: .* takes 1 positional"),
-    "another error": ("lab12.rest", REST % "order[0] / seen", r"`rest\(.*seen=0.*\)` raised ZeroDivisionError"),
-    "IPython": ("lab12.rest", "def rest(*args):\n    return input()\n", "raised EOFError"),
 }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from labs.exercises.grading import FORMULA, NotInstalledError, Question, format_
 from labs.exercises.hand_ins import HandIn
 from labs.results.records import Record
 from labs.run import catalogue
-from labs.run.environment import STUDENT_ID
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
 from labs.run.text import one_line
@@ -45,7 +43,6 @@ class Graded:
 
     file: str
     student: str
-    """Empty if neither the zip nor its name says whose it is."""
     lab: str
     problem: str = ""
     """Why it has no points: it could not be read, or another one has the same student and lab."""
@@ -74,24 +71,16 @@ def read(path: Path) -> Graded:
         problem = f"unknown lab {hand_in.manifest.lab}"
     except (LabError, OSError) as error:
         problem = one_line(error).removeprefix(f"{path}: ")
-    guess = re.search(rf"(lab\d\d_\w+?)-({STUDENT_ID}?)(?:\.\w+)*$", path.name)
-    lab, student = guess.groups() if guess else ("", "")
-    return Graded(str(path), student, lab, problem)
+    return Graded(str(path), "", "", problem)
 
 
 def judge(each: Graded, policy: Policy, container: Sequence[str] | None) -> Graded:
-    """Judge a hand-in that was read; whatever is in it, the others are graded.
-
-    Args:
-        each: As `read` returns it.
-        policy: Points and lateness.
-        container: The command that runs a command in a container; None runs students' functions without one.
-    """
+    """Judge a hand-in that was read; without a container, students' functions run as processes of this user."""
     if not each.hand_in:
         return each
     try:
         created = evidence.parse_time(each.hand_in.manifest.created)
-        findings = tuple(map(one_line, evidence.findings(each.hand_in, created, policy.term.begins)))
+        findings = tuple(map(one_line, evidence.findings(each.hand_in, created, policy.term.get("begins"))))
         return dataclasses.replace(each, late_percent=policy.late_percent(each.lab, created), findings=findings,
                                    verdicts=tuple(_verdicts(each.hand_in, policy, container)))
     except Exception as problem:

@@ -6,7 +6,7 @@ import datetime
 import math
 import tomllib
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -36,12 +36,6 @@ class Late(msgspec.Struct, forbid_unknown_fields=True):
     most_percent: Percent = 100.0
 
 
-class Term(msgspec.Struct, forbid_unknown_fields=True):
-    """When the course began."""
-
-    begins: Moment | None = None
-
-
 class Policy(msgspec.Struct, forbid_unknown_fields=True):
     """The whole file."""
 
@@ -49,7 +43,7 @@ class Policy(msgspec.Struct, forbid_unknown_fields=True):
     late: Late = msgspec.field(default_factory=Late)
     due: dict[str, Moment] = {}
     """By lab."""
-    term: Term = msgspec.field(default_factory=Term)
+    term: dict[Literal["begins"], Moment] = {}
 
     def late_percent(self, lab: str, created: datetime.datetime | None) -> float:
         """Return the percentage that a hand-in loses; 0 if its lab has no date or its own time is unknown."""

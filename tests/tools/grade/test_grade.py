@@ -160,7 +160,7 @@ def test_a_copy_is_named_and_its_text_writes_no_accusation(a_class):
 def test_whatever_is_not_graded_is_named_and_counted(a_class):
     printed, rows, folder = a_class
     assert printed.startswith("13 hand-ins, 5 not graded; 2 other files; ")
-    for name in ("broken", "tar.tar.gz"):
+    for name in ("lab04_speedup-broken.zip", "tar.tar.gz"):
         assert "damaged, or not a zip; unpack it into a folder" in rows[name]["problem"]
     assert rows["Ann/=cmd.zip"]["problem"]
     page = (folder / "graded/class.md").read_text()
