@@ -29,7 +29,7 @@ PARSED = {
     r"labs handin ": "writes a file into the clone; tests/exercises/test_hand_ins.py runs it",
     r"labs grade |git archive ": "needs hand-ins, or writes into the clone; tests/tools/grade has the like",
     r"labs watch$": "needs a running run; tests/tools/watch starts one",
-    r"labs report --open|srun .*--pty make notebook|tail -f ": "opens a browser, or does not end",
+    r"srun .*--pty make notebook|tail -f ": "does not end",
     r"(\.venv/bin/)?labs (sweep \w+$|data fetch )|make |git clone ": "takes minutes to an hour, or downloads",
     r"sudo |pipx |conda |apptainer |docker |sbatch .*apptainer |chmod |cd /shared|export PATH=/shared|.*-m compileall ":
         "changes the machine, or needs another program; tests/setup/test_containers.py and "

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from labs.lint import checker, tables
-from labs.run import terminal, usage
+from labs.run import usage
 from labs.run.errors import ERROR_PREFIX, LabError
 from labs.run.paths import results_dir
 from labs.run.text import one_line
@@ -38,6 +38,5 @@ def main(args: argparse.Namespace) -> int:
         else:
             where, findings = verdict
             failed = failed or bool(findings)
-            for line in (where, *(map(str, findings) if findings else ["nothing implausible"])):
-                print(terminal.folded(one_line(line), 4))
+            print(*map(one_line, (where, *([*map(str, findings)] or ["nothing implausible"]))), sep="\n")
     return int(failed)

@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from labs.run import slurm, terminal
+from labs.run import slurm
 from labs.run.errors import LabError
 from labs.run.text import printable
 from labs.tools.queue import reasons
@@ -29,8 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> None:
     """Print a line per job and what it waits for, or Slurm's answer about a job that is not submitted yet."""
     lines = _explained(args.jobs) if args.check is None else _tested(args.check)
-    for line in lines:
-        print(terminal.folded(printable(line), 6))
+    print(*map(printable, lines), sep="\n")
 
 
 def _explained(numbers: Sequence[str]) -> list[str]:

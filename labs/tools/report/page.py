@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import functools
 import io
 import re
-import sys
 import time
 import warnings
 from collections import Counter, defaultdict
@@ -22,13 +20,13 @@ from labs.lint import checker
 from labs.lint.rows import brief
 from labs.measure import ledger_columns
 from labs.pages import plots, reports, studies
-from labs.results import confusion, noise, records, scaling, speed_tables, tolerant
+from labs.results import confusion, noise, records, scaling, speed_tables
 from labs.results.tables import FEW, Grid, grid
 from labs.run import atomic, catalogue, sweeps
 from labs.run.catalogue import Lab
 from labs.run.errors import LabError
 from labs.run.paths import shown
-from labs.run.text import plural, printable, short
+from labs.run.text import plural, printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -101,11 +99,12 @@ def _page(runs: list[records.Record]) -> dict[str, Any]:
 
 def _machine(run: records.Record) -> str:
     """Return the machine and the versions of a run as text."""
-    machine, gpus = run["machine"], Counter(run["machine"].get("gpus") or ())
-    return ", ".join([
-        machine.get("host", "an unknown machine"), *([plural(machine["cores"], "core")] if "cores" in machine else ()),
-        *([f"{count} x {name}" for name, count in gpus.items()] or ["no GPU"]),
-        *(f"{name} {version}" for name, version in run.get("versions", {}).items())])
+    machine = run["machine"]
+    gpus = Counter(machine.get("gpus") or ())
+    return ", ".join([machine.get("host", "an unknown machine"),
+                      *([plural(machine["cores"], "core")] if "cores" in machine else ()),
+                      *([f"{count} x {name}" for name, count in gpus.items()] or ["no GPU"]),
+                      *(f"{name} {version}" for name, version in run.get("versions", {}).items())])
 
 
 def _groups(name: str, lab: Lab | None,
@@ -127,23 +126,9 @@ def _groups(name: str, lab: Lab | None,
 
 
 def _items(lab: Lab | None, runs: list[records.Record]) -> list[Item]:
-    """Return all that is shown of some runs of a lab; a run that a part cannot read is named and left out there."""
-    items: list[Item] = []
-    unreadable: dict[str, str] = {}
-    for part in (functools.partial(_own, lab), _measured, _curves, _tables):
-        shown_items, bad = tolerant.read(part, runs)
-        items += shown_items
-        unreadable |= {run["run"]: f"{run['run']} is left out where it does not fit this lab "
-                                   f"({type(problem).__name__}: {short(problem, 200)})" for run, problem in bad}
-    for text in unreadable.values():
-        print(f"labs: {printable(text)}", file=sys.stderr)
-    return [*unreadable.values(), *items]
-
-
-def _own(lab: Lab | None, runs: list[records.Record]) -> Iterator[Item]:
-    """Yield the lab's own summary, if it has one."""
-    if lab and (text := studies.summary(lab.name, runs)):
-        yield text
+    """Return all that is shown of some runs of a lab, its own summary first."""
+    own = studies.summary(lab.name, runs) if lab else ""
+    return [*[own] * bool(own), *_measured(runs), *_curves(runs), *_tables(runs)]
 
 
 def _measured(runs: list[records.Record]) -> Iterator[Item]:
