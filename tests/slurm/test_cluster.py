@@ -27,4 +27,4 @@ def test_slurm_runs_jobs_inside_the_cluster_only_and_ends_with_it(tmp_path_facto
         four.cluster.labs("down")
         until(lambda: not four.cluster.processes(), 10, lambda: names(four.cluster.processes()))
         assert not four.cluster.folder.exists()
-    assert "node1" in slurm.run("sinfo")
+    assert "node[1-2]" in slurm.run("sinfo")
