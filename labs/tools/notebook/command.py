@@ -39,7 +39,9 @@ def main(args: argparse.Namespace) -> None:
 
     os.chdir(ROOT)  # Where its relative paths lead.
     environment.refuse_harmful()
-    jupyter_server.serve(work, not is_remote(), functools.partial(_announce, work.name))
+    # Without a screen, Jupyter might open a text browser.
+    screen = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")) and not is_remote()
+    jupyter_server.serve(work, screen, functools.partial(_announce, work.name))
 
 
 def update(work: Path) -> None:

@@ -64,6 +64,7 @@ class Server:
         """Return it, its kernels and whatever these have started."""
         return [self.process, *self.process.children(recursive=True)]
 
+
 @contextlib.contextmanager
 def serving(home: Path, **variables: str) -> Iterator[Server]:
     """Start `labs notebook` for a user with this home and these variables; nothing of it is left at the end."""
