@@ -220,8 +220,8 @@ def disk() -> list[Finding]:
             findings.append(fail(f"{shown(there)} cannot be written: {error.strerror}", cure, name))
             continue
         if free < needed:
-            findings.append(fail(f"{free:.0f} MB free for {shown(folder)}, and a run of two workers needs {needed}",
-                                 cure, name))
+            findings.append(fail(f"{free:.0f} MB free for {shown(folder)}, and a run of two workers needs "
+                                 f"{needed}", cure, name))
     return findings or [ok(f"space for a run in {', '.join(shown(folder) for folder in folders.values())}")]
 
 

@@ -56,8 +56,8 @@ def update(work: Path) -> None:
         raise LabError(f"the copies of the notebooks cannot be written to {shown(work)}: "
                        f"{problem.strerror or problem}; set LABS_WORK to a folder of your own") from None
     for name in outdated:
-        print(f"{shown(work / name)} stays as you edited it; to get the notebook's new version, rename your copy, "
-              "then start again")
+        print(f"{shown(work / name)} stays as you edited it; to get the notebook's new version, rename your "
+              "copy, then start again")
 
 
 def _announce(folder: str, port: int, token: str) -> None:
