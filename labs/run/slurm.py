@@ -14,16 +14,21 @@ CURE = ("run this on a cluster's login node, or on one inside this machine: labs
         "labs cluster shell -- labs queue")
 
 
+class NoSlurmError(LabError):
+    """This machine has no Slurm, or no cluster is set up."""
+
+
 def run(*command: str, timeout: float = 60) -> tuple[int, str, str]:
     """Run one of Slurm's commands and return its exit code, output and error output.
 
     Raises:
-        LabError: This machine has no Slurm or no cluster, or Slurm does not answer.
+        NoSlurmError: This machine has no Slurm or no cluster.
+        LabError: Slurm does not answer.
     """
     conf = os.environ.get("SLURM_CONF")
     nowhere = f"no Slurm cluster is set up here ({f'SLURM_CONF={conf}' if conf else 'there is no slurm.conf'}); {CURE}"
     if conf and not Path(conf).is_file():  # Slurm would wait a minute for it.
-        raise LabError(nowhere)
+        raise NoSlurmError(nowhere)
     # A student's own settings for squeue and sinfo would change the columns that are read here.
     env = {name: value for name, value in os.environ.items() if not name.startswith(("SQUEUE_", "SINFO_"))}
     env |= {"SLURM_TIME_FORMAT": "standard"}
@@ -31,12 +36,12 @@ def run(*command: str, timeout: float = 60) -> tuple[int, str, str]:
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=timeout,
                               stdin=subprocess.DEVNULL)  # sbatch without a file would read from the terminal.
     except FileNotFoundError:
-        raise LabError(f"no {command[0]} on the PATH: this machine has no Slurm; {CURE}") from None
+        raise NoSlurmError(f"no {command[0]} on the PATH: this machine has no Slurm; {CURE}") from None
     except subprocess.TimeoutExpired:
         raise LabError(f"{command[0]} has not answered for {timeout:.0f} s: Slurm is down or busy; "
                        "try again later") from None
     if re.search(r"Could not establish a configuration|Unable to process configuration", done.stderr):
-        raise LabError(nowhere)
+        raise NoSlurmError(nowhere)
     if re.search(r"Unable to contact slurm|Connection refused", done.stderr):
         raise LabError(f"Slurm does not answer ({done.stderr.strip().splitlines()[-1]}); try again on the login node")
     return done.returncode, done.stdout, done.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import re
 import subprocess
 import sys
@@ -11,16 +10,13 @@ from collections.abc import Iterator
 import pytest
 
 from labs.run.paths import search_path
-from labs.tools.cluster.command import NEXT_WITH_SLURM
 from labs.tools.queue import reasons
 from tests.slurm.client import ROOT, Slurm, unavailable
 from tests.tools.cluster.client import until
 
 pytestmark = pytest.mark.slurm
 JOB = "jobs/lab10_caltech.sh"
-PARTITIONS = {
-    "short": "nodes=node1 maxtime=10 maxnodes=1", "off": "nodes=node1 state=down", "closing": "nodes=node1",
-}
+PARTITIONS = {"short": "nodes=node1 maxtime=10 maxnodes=1", "off": "nodes=node1 state=down"}
 # By reason: how to make a job wait for it, and the advice that a student must get.
 WAITING = {
     "Resources": (["-N2", "--exclusive"], ["enough nodes", "expected start: 20"]),
@@ -29,14 +25,10 @@ WAITING = {
         "its limit 1:00:00 is above that of partition short; scontrol update jobid={} timelimit=10:00"]),
     "PartitionNodeLimit": (["-pshort", "-N2", "-t5"], ["a job in short may not have that many nodes"]),
     "PartitionConfig": (["-N3", "-c5"], ["lab has too few such nodes; sinfo -o '%P"]),
-    "JobHeldAdmin": (["--begin=now+1hour"], ["ask the site's help desk"]),
     "JobHeldUser": (["--hold"], ["you are holding it back; scontrol release {}"]),
     "Dependency": (["--dependency=afterok:{busy}"], ["it waits for other jobs (afterok:{busy}"]),
-    "DependencyNeverSatisfied": (["--dependency=afterok:{cancelled}"], ["it never starts", "; scancel {}"]),
-    "BeginTime": (["--begin=now+150minutes"], ["to begin later", "starttime=now", "expected start: 20"]),
-    "Reservation": (["--reservation=labs-later"], ["its reservation has not begun"]),
+    "BeginTime": (["--begin=now+150minutes"], ["to begin later", "starttime=now"]),
     "PartitionDown": (["-poff"], ["the partition off starts no jobs at present"]),
-    "PartitionInactive": (["-pclosing"], ["the partition closing starts no jobs at present"]),
 }
 
 
@@ -57,20 +49,14 @@ def jobs(slurm) -> Iterator[dict[str, str]]:
     """The numbers of jobs that wait, by reason; "busy" is one that has all of node1."""
     for name, rules in PARTITIONS.items():
         slurm.run("scontrol", "create", f"partitionname={name}", *rules.split())
-    slurm.run("scontrol", "create", "reservation=labs-later", "starttime=now+1day", "duration=10", "nodes=node2",
-              f"users={getpass.getuser()}")
-    result = {"busy": submit(slurm, "-wnode1", "--exclusive"), "cancelled": submit(slurm, "--hold")}
-    slurm.run("scancel", result["cancelled"])
+    result = {"busy": submit(slurm, "-wnode1", "--exclusive")}
     until(lambda: reason(slurm, result["busy"]) == "None" and "RUNNING" in queue(slurm, result["busy"]).stdout)
     for code, (words, _) in WAITING.items():
         result[code] = submit(slurm, *(word.format(**result) for word in words))
-    slurm.run("scontrol", "update", "partitionname=closing", "state=inactive")
-    slurm.run("scontrol", "hold", result["JobHeldAdmin"])
     until(lambda: all(reason(slurm, result[code]) == code for code in WAITING))
     yield result
     slurm.run("scancel", "--me")
     until(lambda: not slurm.run("squeue", "--noheader"))
-    slurm.run("scontrol", "delete", "reservation=labs-later")
     for name in PARTITIONS:
         slurm.run("scontrol", "delete", f"partitionname={name}")
 
@@ -110,11 +96,8 @@ def test_limits_that_need_slurms_database_are_told_apart(code, words):
 @pytest.mark.parametrize(("words", "message"), [
     (["-N3", JOB], "Requested node configuration is not available; what nodes have, and which are up: sinfo"),
     (["-pnowhere", JOB], "Invalid partition name specified; choose one that is up: sinfo -s"),
-    (["-C", "infiniband", JOB], "Invalid feature specification; what nodes have"),
     (["nosuch.sh"], "Unable to open file nosuch.sh; sbatch's options come before the job file"),
-    ([], "Batch script is empty!; name a job file"), (["README.md"], "This does not look like a batch script."),
-    (["--nosuch", JOB], "unrecognized option '--nosuch'; man sbatch"),
-], ids=lambda words: " ".join(words) if isinstance(words, list) else "")
+    (["--nosuch", JOB], "unrecognized option '--nosuch'; man sbatch")], ids=str)
 def test_a_job_that_sbatch_refuses_is_explained_in_one_line(slurm, words, message):
     done = queue(slurm, "--check", *words)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
@@ -131,11 +114,9 @@ def test_a_job_that_sbatch_accepts_is_not_submitted(slurm, jobs):
 
 
 def test_a_wrong_number_is_refused_in_one_line(slurm):
-    for words, message in ((["jobs/x.sh"], "is not a job number; to check a job file: labs queue --check FILE"),
-                           (["999999"], "Invalid job id specified; finished jobs: sacct")):
-        done = queue(slurm, *words)
-        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
-        assert message in done.stderr
+    done = queue(slurm, "999999")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert "Invalid job id specified; finished jobs: sacct" in done.stderr
 
 
 @pytest.mark.skipif(bool(unavailable()), reason=unavailable())
@@ -147,10 +128,3 @@ def test_without_a_cluster_the_error_is_one_line(tmp_path):
                               env=variables, timeout=50, check=False)
         assert (done.returncode, done.stdout) == (1, "")
         assert re.fullmatch(r"labs: error: no .*; run this on a cluster's login node, or .*\n", done.stderr)
-
-
-def test_what_up_names_as_next_commands_works(slurm):
-    sbatch, waits, down = re.findall(r"^  labs cluster (.*?)  ", NEXT_WITH_SLURM, re.MULTILINE)
-    assert "to start at" in slurm.cluster.labs(*sbatch.replace("sbatch", "sbatch --test-only").split()).stderr
-    assert "in the queue" in slurm.cluster.labs(*waits.split()).stdout
-    assert down == "down"

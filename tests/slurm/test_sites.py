@@ -54,13 +54,6 @@ def test_a_job_takes_its_site_up(site, clone, tmp_path, file):
     assert json.loads(called)["words"][:2] == ["-m", "labs.lab10_caltech"], "the site's launcher is srun"
 
 
-def test_an_unknown_site_is_one_clear_line(site, clone, tmp_path):
-    job = site.submit("jobs/lab10_caltech.sh", cwd=clone, output=tmp_path / "out", LABS_SITE="mars")
-    assert job.wait() == "FAILED"
-    assert job.text() == ("labs: error: LABS_SITE is 'mars', but there is no jobs/sites/mars.sh; there are: "
-                          f"{' '.join(file.name for file in SITES)}\n")
-
-
 def test_workers_that_srun_gave_no_mpi_stop_and_say_so(site, tmp_path):
     """Not simulated: this cluster's srun and Open MPI do not work together. Each worker would train alone, and save."""
     job = site.submit("-N2", "jobs/lab10_caltech.sh", "--epochs", "1", "--results", tmp_path, "--name", "alone",

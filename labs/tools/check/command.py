@@ -12,13 +12,14 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labs.run import environment, paths
-from labs.run.environment import install, pins, version, version_number
-from labs.run.errors import CURE_SEPARATOR, LabError, quoted
+from labs.run import slurm as slurm_commands
+from labs.run.environment import install, pins, version
+from labs.run.errors import CURE_SEPARATOR, LabError
 from labs.run.paths import ROOT, format_path
 
 if TYPE_CHECKING:
@@ -27,13 +28,21 @@ if TYPE_CHECKING:
 NEEDS = {"packages": "python", "slurm": "packages", "tensorflow": "packages", "horovod": "tensorflow",
          "gpus": "horovod", "proof": "horovod"}
 """A check is skipped if another one has failed or was skipped: it would fail for the same reason."""
-WAITS = {"tensorflow": "loading, with Horovod: 5 s, minutes from a cold disk",
-         "proof": "two workers: 15 s, minutes on a busy machine"}
 NEEDED_MB, SHARED_MB = 100, 32
 """The space for checkpoints and curves of a demo, and in /dev/shm, through which two workers exchange gradients."""
 ENDS: dict[int, str] = {signal.SIGILL: "this CPU lacks AVX, which TensorFlow's wheels need: use another machine",
                         signal.SIGKILL: "the machine ran out of memory: end other programs"}
-TELL = "tell the cluster's administrator"
+PROBE = """
+import json, time
+began = time.monotonic()
+import tensorflow as tf
+print(json.dumps({"tensorflow": tf.__version__, "keras": tf.keras.__version__, "seconds": time.monotonic() - began,
+                  "gpus": len(tf.config.list_physical_devices("GPU"))}), flush=True)
+import horovod, horovod.tensorflow as hvd, horovod_keras3
+from horovod.runner.common.util import secret
+print(json.dumps({"horovod": horovod.__version__, "mpi": hvd.mpi_built(), "gloo": hvd.gloo_built(),
+                  "nccl": bool(hvd.nccl_built()), "safe": hasattr(secret, "launch_key")}))
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,9 +52,7 @@ class Finding:
     state: str
     """"ok", "absent" (not here, and not needed), "warn" (slows a run or falsifies it) or "fail" (breaks the labs)."""
     message: str
-    """What is there; if something is wrong, the cause."""
     cure: str = ""
-    """What to do about it, as a command where possible."""
     name: str = ""
     """The subject of the line if it is not the check itself: a variable, a folder."""
 
@@ -59,26 +66,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Check whether this machine can run the labs. Prints a line for each check: ok, or a cause and its cure. "
         "Something that a laptop may lack, such as a GPU, is reported as absent, not as an error. The exit code is 1 "
         "if a check fails.")
-    parser.add_argument("--only", action="append", default=[], metavar="NAME",
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", choices=list(CHECKS),
                         help="run this check alone; can be repeated: " + ", ".join(CHECKS))
-    parser.add_argument("--json", action="store_true", help="print a JSON object for each line")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Run the checks, print their findings, and return the exit code: 1 if something breaks the labs.
-
-    Raises:
-        LabError: No check has the given name.
-    """
-    if unknown := [name for name in args.only if name not in CHECKS]:
-        raise LabError(f"unknown check {quoted(unknown[0])}; there are: {', '.join(CHECKS)}")
+    """Run the checks, print their findings, and return the exit code: 1 if something breaks the labs."""
     failed, broken = [], set[str]()
     for name in args.only or CHECKS:
         findings = _run(name, broken)
         failed += [name] * any(each.state == "fail" for each in findings)
         for each in findings:
-            print(json.dumps(dataclasses.asdict(each)) if args.json else _line(each), flush=True)
-    if not (args.only or args.json):
+            cure = f" -> {each.cure}" * bool(each.cure)
+            print(f"{each.state:6}  {each.name:10}  {each.message}{cure}", flush=True)
+    if not args.only:
         print(f"this machine cannot run the labs yet: {', '.join(failed)}" if failed
               else "this machine can run the labs")
     return int(bool(failed))
@@ -100,13 +101,6 @@ def _run(name: str, broken: set[str]) -> list[Finding]:
         broken.add(name)
     return [dataclasses.replace(each, name=each.name or name) for each in findings]
 
-
-def _line(finding: Finding) -> str:
-    cure = f" -> {finding.cure}" * bool(finding.cure)
-    return f"{finding.state:6}  {finding.name:10}  {finding.message}{cure}"
-
-
-# Versions.
 
 def python() -> Finding:
     """Check the interpreter's version."""
@@ -146,18 +140,13 @@ def tensorflow() -> Finding:
 
 
 def horovod() -> Finding:
-    """Compare the installed TensorFlow and MPI with those that Horovod was built for, and import Horovod."""
-    from labs.launch import mpirun
-
+    """Compare the installed TensorFlow with the one that Horovod was built for, and import Horovod."""
     environment.refuse_horovod()
-    facts, launcher = _probe(), version_number(_output(mpirun.command(2)[0], "--version").out)
+    facts = _probe()
     if "horovod" not in facts:
         return _not_loaded("horovod")
     if not facts["mpi"]:
         return fail("it was built without MPI, which starts the workers", install("horovod"))
-    if launcher != version_number(facts["library"]):
-        return fail(f"it loads {facts['library'].split(',')[0]}, and mpirun is {launcher or 'broken'}: each worker "
-                    "would train alone", _unset("LD_LIBRARY_PATH") or install("horovod"))
     if not facts["gloo"]:
         return warn("it was built without Gloo: lab 12 and --backend gloo cannot run", install("horovod"))
     if not facts["safe"]:  # It lacks setup/horovod.patch.
@@ -167,17 +156,18 @@ def horovod() -> Finding:
               f"{', NCCL' * facts['nccl']}; horovod_keras3 {version('horovod_keras3') or ''}".rstrip())
 
 
-def _probe() -> dict[str, Any]:
-    """Return the facts that import_probe.py reports on both libraries."""
-    lines = [json.loads(line) for line in _import().out.splitlines() if line.startswith("{")]
-    return {name: value for line in lines for name, value in line.items()}
-
-
 @functools.cache
 def _import() -> Outcome:
+    """Import both libraries in a process, which a broken one may kill; it prints facts as JSON, a line for each."""
     from labs.launch import mpirun
 
-    return _output(*mpirun.PYTHON, "-m", "labs.tools.check.import_probe", seconds=180, env=mpirun.environment())
+    return _output(sys.executable, "-P", "-c", PROBE, seconds=180, env=mpirun.environment())
+
+
+def _probe() -> dict[str, Any]:
+    """Return what both libraries report."""
+    lines = [json.loads(line) for line in _import().out.splitlines() if line.startswith("{")]
+    return {name: value for line in lines for name, value in line.items()}
 
 
 def _output(*command: str, seconds: float = 30, env: Mapping[str, str] | None = None) -> Outcome:
@@ -189,13 +179,12 @@ def _output(*command: str, seconds: float = 30, env: Mapping[str, str] | None = 
 
 def _not_loaded(name: str) -> Finding:
     """Return why a library did not load, with the environment variable that may be the reason."""
-    cure = ENDS.get(-(_import().code or 0)) or _harmful("TF_", "KERAS_", "PYTHON") or _unset("LD_LIBRARY_PATH")
-    return fail(f"it does not load: {_import().cause}", cure or install(name))
+    library_path = "unset LD_LIBRARY_PATH" * bool(os.environ.get("LD_LIBRARY_PATH"))
+    cure = ENDS.get(-(_import().code or 0)) or _harmful("TF_", "KERAS_", "PYTHON") or library_path or install(name)
+    return fail(f"it does not load: {_import().cause}", cure)
 
 
-# Environment variables.
-
-def variables() -> Finding | list[Finding]:
+def variables() -> list[Finding]:
     """Return a finding for each variable that breaks a run or falsifies it."""
     from labs.launch import mpirun
 
@@ -205,7 +194,7 @@ def variables() -> Finding | list[Finding]:
     if left and not ("SLURM_JOB_ID" in os.environ and all(name.startswith("PMIX_") for name in left)):  # Set by Slurm.
         findings.append(fail("is left over from inside a run: a notebook would wait for that run's other workers",
                              f"unset {' '.join(left)}", left[0]))
-    return findings or ok("none is known to break or slow down a run")
+    return findings or [ok("none is known to break or slow down a run")]
 
 
 def _harmful(*prefixes: str) -> str:
@@ -214,39 +203,26 @@ def _harmful(*prefixes: str) -> str:
                      if rule.state == "fail" and rule.name.startswith(prefixes))
 
 
-def _unset(name: str) -> str:
-    """Return the command that unsets a variable, or an empty string if it is not set."""
-    return f"unset {name}" * bool(os.environ.get(name))
-
-
-# The machine.
-
-def disk() -> Finding | list[Finding]:
-    """Write a megabyte into each folder that a run uses, and check the free space."""
+def disk() -> list[Finding]:
+    """Check that each folder of a run, or its nearest existing parent, can be written and has space."""
     folders = {"LABS_RESULTS": paths.results_dir(), "LABS_DATA": paths.data_dir(), "LABS_CACHE": paths.cache_dir(),
-               "TMPDIR": Path(tempfile.gettempdir())}
-    elsewhere = {name: f"export {name}=FOLDER, one that you may write to" for name in folders}
-    checked = [_room(folder, NEEDED_MB, elsewhere[name], name) for name, folder in folders.items()]
-    checked.append(_room(Path("/dev/shm"), SHARED_MB, "rm what earlier runs have left there; in a container: "
-                         "docker run --shm-size=1g", "/dev/shm"))
-    return [each for each in checked if each.state == "fail"] or ok("; ".join(each.message for each in checked))
-
-
-def _room(folder: Path, needed_mb: int, cure: str, name: str) -> Finding:
-    """Check that a folder, or its nearest existing parent, can be written and has space."""
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    try:
-        with tempfile.TemporaryFile(dir=there) as file:
-            file.write(bytes(1 << 20))
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        return fail(f"{format_path(there)} cannot be written: {error.strerror}", cure, name)
-    free = shutil.disk_usage(there).free / 1e6
-    if free < needed_mb:
-        return fail(f"{free:.0f} MB free for {format_path(folder)}, and a run of two workers needs {needed_mb}", cure,
-                    name)
-    return ok(f"{free / 1e3:.1f} GB free for {format_path(folder)}")
+               "TMPDIR": Path(tempfile.gettempdir()), "/dev/shm": Path("/dev/shm")}
+    cures = {"/dev/shm": "rm what earlier runs have left there; in a container: docker run --shm-size=1g"}
+    findings = []
+    for name, folder in folders.items():
+        there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        free, needed = shutil.disk_usage(there).free / 1e6, SHARED_MB if name == "/dev/shm" else NEEDED_MB
+        cure = cures.get(name, f"export {name}=FOLDER, one that you may write to")
+        try:
+            with tempfile.TemporaryFile(dir=there) as file:
+                file.write(bytes(1 << 20))
+        except OSError as error:
+            findings.append(fail(f"{format_path(there)} cannot be written: {error.strerror}", cure, name))
+            continue
+        if free < needed:
+            findings.append(fail(f"{free:.0f} MB free for {format_path(folder)}, and a run of two workers needs "
+                                 f"{needed}", cure, name))
+    return findings or [ok(f"space for a run in {', '.join(format_path(folder) for folder in folders.values())}")]
 
 
 def gpus() -> Finding:
@@ -262,13 +238,10 @@ def gpus() -> Finding:
     except pynvml.NVMLError_LibraryNotFound:
         return absent("no NVIDIA driver; the labs run on the CPU")
     except pynvml.NVMLError as error:
-        return fail(f"the GPUs' driver does not work: {error}",
-                    "run nvidia-smi, and send what it prints to the machine's administrator")
-    if not present:
-        return absent("none; the labs run on the CPU")
+        return fail(f"the GPUs' driver does not work: {error}", "ask the machine's administrator to run nvidia-smi")
     if not mpirun.visible_gpus():
-        return warn(f"CUDA_VISIBLE_DEVICES={os.environ.get('CUDA_VISIBLE_DEVICES')} hides all {present}",
-                    "unset CUDA_VISIBLE_DEVICES")
+        return warn(f"CUDA_VISIBLE_DEVICES hides all {present}", "unset CUDA_VISIBLE_DEVICES") if present else absent(
+            "none; the labs run on the CPU")
     if not _probe().get("gpus"):
         return fail("TensorFlow sees none of the GPUs: a CUDA library is missing or not found, or the driver is older "
                     "than 525.60", "make horovod; if that does not help: docs/setup.md")
@@ -279,29 +252,19 @@ def gpus() -> Finding:
 
 def slurm() -> Finding:
     """Check Slurm's controller, and the partition that jobs go to."""
-    conf = os.environ.get("SLURM_CONF")
-    if shutil.which("scontrol") is None:
+    if shutil.which("sinfo") is None:
         return absent("not on this machine")
-    if conf and not Path(conf).is_file():  # Slurm would wait a minute for it.
-        return fail(f"SLURM_CONF={conf} is not a file", "unset SLURM_CONF")
-    ping = _output("scontrol", "ping")
-    if "Could not establish a configuration source" in ping.err:
+    try:
+        rows = slurm_commands.rows("sinfo", "--noheader", "--format=%R|%P|%a|%T")
+    except slurm_commands.NoSlurmError:
+        if os.environ.get("SLURM_CONF"):
+            raise
         return absent("its programs are installed, but no cluster is configured (slurm.conf)")
-    if "fatal:" in ping.err:
-        return fail(ping.err.partition("error: ")[2].splitlines()[0], "unset SLURM_CONF" if conf else TELL)
-    if not re.search(r"at \S+ is UP", ping.out):
-        return fail(f"its controller does not answer ({(ping.out or ping.cause).splitlines()[0]})",
-                    "try again on a login node; if the problem persists, " + TELL)
-    return _partition([line.split("|") for line in _output("sinfo", "-h", "-o", "%R|%P|%a|%T").out.splitlines()])
-
-
-def _partition(rows: Sequence[Sequence[str]]) -> Finding:
-    """Check the partition that jobs go to, by sinfo's rows: name, name with * if it is the default, up, state."""
     up = [name for name, _, available, state in rows
           if available == "up" and not re.match(r"down|drain|fail|maint|unk|.*\*", state)]
     default = next((name for name, starred, *_ in rows if starred.endswith("*")), None)
     chosen, listed = os.environ.get("SBATCH_PARTITION") or default, ", ".join(dict.fromkeys(row[1] for row in rows))
-    cure = f"export SBATCH_PARTITION={up[0]}" if up else TELL
+    cure = f"export SBATCH_PARTITION={up[0]}" if up else "tell the cluster's administrator"
     if chosen is None:
         return warn(f"no partition is the default, so sbatch needs a name; there are: {listed}", cure)
     if chosen not in up:
@@ -309,8 +272,6 @@ def _partition(rows: Sequence[Sequence[str]]) -> Finding:
                     f"{listed}", cure)
     return ok(f"the controller answers; partitions: {listed}")
 
-
-# Training.
 
 def proof() -> Finding:
     """Run setup/proof.py on two workers, started as `labs run` starts them: they take a step together."""

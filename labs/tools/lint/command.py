@@ -38,6 +38,5 @@ def main(args: argparse.Namespace) -> int:
         else:
             where, findings = verdict
             failed = failed or bool(findings)
-            for line in (where, *(map(str, findings) if findings else ["nothing implausible"])):
-                print(one_line(line))
+            print(*map(one_line, (where, *([*map(str, findings)] or ["nothing implausible"]))), sep="\n")
     return int(failed)

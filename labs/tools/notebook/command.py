@@ -9,7 +9,7 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-from labs.run import environment, terminal
+from labs.run import environment
 from labs.run.errors import LabError
 from labs.run.paths import ROOT, format_path, make_folders_absolute, user_name, work_dir
 from labs.tools.notebook import working_copies
@@ -30,17 +30,18 @@ def main(args: argparse.Namespace) -> None:
     """Update the copies, and serve until Ctrl-C or SIGTERM."""
     make_folders_absolute()  # The server runs in the kit, and a kernel in the copies.
     work = work_dir()
+    update(work)
     if args.copy_only:
-        update(work)
         print(f"the notebooks are in {format_path(work)}")
         return
-    terminal.note("starting JupyterLab: about ten seconds ...")
+    print("starting JupyterLab: about ten seconds ...", flush=True)
     from labs.tools.notebook import jupyter_server  # Loads JupyterLab.
 
-    os.chdir(ROOT)  # The working folder does not matter: its settings are ignored, and it may be deleted.
+    os.chdir(ROOT)  # Where its relative paths lead.
     environment.refuse_harmful()
-    update(work)
-    jupyter_server.serve(work, opens_browser(), functools.partial(_announce, work.name))
+    # Without a screen, Jupyter might open a text browser.
+    screen = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")) and not is_remote()
+    jupyter_server.serve(work, screen, functools.partial(_announce, work.name))
 
 
 def update(work: Path) -> None:
@@ -55,8 +56,8 @@ def update(work: Path) -> None:
         raise LabError(f"the copies of the notebooks cannot be written to {format_path(work)}: "
                        f"{problem.strerror or problem}; set LABS_WORK to a folder of your own") from None
     for name in outdated:
-        print(f"{format_path(work / name)} stays as you edited it; to get the notebook's new version, "
-              "rename your copy, then start again")
+        print(f"{format_path(work / name)} stays as you edited it; to get the notebook's new version, rename your "
+              "copy, then start again")
 
 
 def _announce(folder: str, port: int, token: str) -> None:
@@ -67,14 +68,9 @@ def _announce(folder: str, port: int, token: str) -> None:
     print("Ctrl-C ends it and its kernels", flush=True)
 
 
-def is_remote(environ: Mapping[str, str] = os.environ) -> bool:
+def is_remote() -> bool:
     """Return whether the user is on another machine: logged in by ssh, or through Slurm."""
-    return "SSH_CONNECTION" in environ or "SLURM_JOB_ID" in environ
-
-
-def opens_browser(environ: Mapping[str, str] = os.environ) -> bool:
-    """Return whether this machine has a screen for a browser; without one, Jupyter might open a text browser."""
-    return not is_remote(environ) and bool(environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY"))
+    return "SSH_CONNECTION" in os.environ or "SLURM_JOB_ID" in os.environ
 
 
 def tunnel(port: int, environ: Mapping[str, str] = os.environ) -> str:

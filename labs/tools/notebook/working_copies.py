@@ -12,8 +12,6 @@ import json
 from pathlib import Path
 
 from labs.run import atomic
-from labs.run.errors import LabError
-from labs.run.paths import format_path
 
 KIT = "kit"
 """Symbolic link to the kit, beside copies that are not in it."""
@@ -29,17 +27,12 @@ def update(notebooks: Path, work: Path) -> list[str]:
         work: The folder of the copies; it is made if it does not exist.
 
     Raises:
-        LabError: A file or folder of the student has the name of the link to the kit.
         OSError: The copies cannot be written.
     """
     work.mkdir(parents=True, exist_ok=True)
-    apart = work.resolve().parent != notebooks.resolve().parent
-    if apart:
-        link = work / KIT
-        if link.is_symlink():  # It may lead to last year's kit.
-            link.unlink()
-        elif link.exists():
-            raise LabError(f"{format_path(link)} is in the way of a link to the kit; rename it")
+    apart, link = work.resolve().parent != notebooks.resolve().parent, work / KIT
+    if apart and (link.is_symlink() or not link.exists()):  # It may lead to last year's kit.
+        link.unlink(missing_ok=True)
         link.symlink_to(notebooks.parent.resolve())
     copied: dict[str, str] = {}
     with contextlib.suppress(OSError, ValueError):
@@ -61,14 +54,11 @@ def update(notebooks: Path, work: Path) -> list[str]:
 
 
 def _without_outputs(page: bytes) -> bytes:
-    """Return a notebook without outputs and execution counts; return any other file unchanged."""
-    try:
-        notebook = json.loads(page)
-        for cell in notebook["cells"]:
-            if cell["cell_type"] == "code":
-                cell |= {"outputs": [], "execution_count": None}
-    except (ValueError, TypeError, KeyError):
-        return page
+    """Return a notebook without outputs and execution counts."""
+    notebook = json.loads(page)
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            cell |= {"outputs": [], "execution_count": None}
     return (json.dumps(notebook, indent=1, ensure_ascii=False) + "\n").encode()
 
 

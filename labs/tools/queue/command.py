@@ -29,8 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> None:
     """Print a line per job and what it waits for, or Slurm's answer about a job that is not submitted yet."""
     lines = _explained(args.jobs) if args.check is None else _tested(args.check)
-    for line in lines:
-        print(printable(line))
+    print(*map(printable, lines), sep="\n")
 
 
 def _explained(numbers: Sequence[str]) -> list[str]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import webbrowser
 
 from labs.run import usage
-from labs.run.errors import LabError
 from labs.run.paths import format_path, results_dir
 from labs.tools.report import page
 
@@ -17,14 +15,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--results", type=usage.path, default=results_dir(), help="the results folder")
     parser.add_argument("--output", type=usage.path,
                         help="the page to write; default: report.html in the results folder")
-    parser.add_argument("--open", action="store_true", help="open the page in a browser")
 
 
 def main(args: argparse.Namespace) -> None:
-    """Write the page and print its path."""
+    """Write the page and print its path and its address for a browser."""
     output = args.output or args.results / "report.html"
     with usage.writing_to("--output"):
         page.write(args.results, output)
     print(format_path(output.absolute()), output.absolute().as_uri(), sep="\n")
-    if args.open and not webbrowser.open(output.absolute().as_uri()):
-        raise LabError("cannot start a browser here; open the page above yourself, or copy it to a machine with one")

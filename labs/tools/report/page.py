@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import functools
 import io
 import re
 import time
@@ -39,7 +38,7 @@ NEWEST = ("lab", "run", "size", "batch_size", "global_batch_size", "images_per_s
           "test_accuracy", "warnings")
 """Columns of the table of the labs' newest runs."""
 NOT_SHOWN = {"confusion", "ledger", "right"}
-"""Tables of a record that are format_path otherwise, or that have a row per round or per test image."""
+"""Tables of a record that are shown otherwise, or that have a row per round or per test image."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,11 +98,12 @@ def _page(runs: list[records.Record]) -> dict[str, Any]:
 
 def _machine(run: records.Record) -> str:
     """Return the machine and the versions of a run as text."""
-    machine, gpus = run["machine"], Counter(run["machine"].get("gpus") or ())
-    return ", ".join([
-        machine.get("host", "an unknown machine"), *([plural(machine["cores"], "core")] if "cores" in machine else ()),
-        *([f"{count} x {name}" for name, count in gpus.items()] or ["no GPU"]),
-        *(f"{name} {version}" for name, version in run.get("versions", {}).items())])
+    machine = run["machine"]
+    gpus = Counter(machine.get("gpus") or ())
+    return ", ".join([machine.get("host", "an unknown machine"),
+                      *([plural(machine["cores"], "core")] if "cores" in machine else ()),
+                      *([f"{count} x {name}" for name, count in gpus.items()] or ["no GPU"]),
+                      *(f"{name} {version}" for name, version in run.get("versions", {}).items())])
 
 
 def _groups(name: str, lab: Lab | None,
@@ -125,17 +125,9 @@ def _groups(name: str, lab: Lab | None,
 
 
 def _items(lab: Lab | None, runs: list[records.Record]) -> list[Item]:
-    """Return all that is format_path of some runs of a lab."""
-    items: list[Item] = []
-    for part in (functools.partial(_own, lab), _measured, _curves, _tables):
-        items += part(runs)
-    return items
-
-
-def _own(lab: Lab | None, runs: list[records.Record]) -> Iterator[Item]:
-    """Yield the lab's own summary, if it has one."""
-    if lab and (text := studies.summary(lab.name, runs)):
-        yield text
+    """Return all that is shown of some runs of a lab, its own summary first."""
+    own = studies.summary(lab.name, runs) if lab else ""
+    return [*[own] * bool(own), *_measured(runs), *_curves(runs), *_tables(runs)]
 
 
 def _measured(runs: list[records.Record]) -> Iterator[Item]:

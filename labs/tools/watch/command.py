@@ -66,8 +66,8 @@ def find_run(wanted: str | None, root: Path) -> Path:
         folders = [each for each in folders if lab == each.parent.name]
     if not folders:
         which = "" if wanted is None else f" of {quoted(wanted)}"
-        raise LabError(f"no run{which} in {format_path(root)}; one that has just been started appears after "
-                       "some seconds")
+        raise LabError(f"no run{which} in {format_path(root)}; one that has just been started appears after some "
+                       "seconds")
     return folders[0]
 
 

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -20,8 +19,7 @@ import requests
 
 from labs.run.paths import ROOT
 
-DECOY = {"argv": ["false", "{connection_file}"], "display_name": "Another Python", "language": "python",
-         "metadata": {"supported_encryption": ["curve"]}}
+DECOY = {"argv": ["false", "{connection_file}"], "display_name": "Another Python", "language": "python"}
 OPEN = """
 c.ServerApp.ip = c.KernelManager.ip = "0.0.0.0"
 c.IdentityProvider.token = ""
@@ -66,11 +64,6 @@ class Server:
         """Return it, its kernels and whatever these have started."""
         return [self.process, *self.process.children(recursive=True)]
 
-    def interrupt(self) -> int:
-        """Press Ctrl-C, and return its exit status."""
-        self.process.send_signal(signal.SIGINT)
-        return self.process.wait(30)
-
 
 @contextlib.contextmanager
 def serving(home: Path, **variables: str) -> Iterator[Server]:
@@ -107,9 +100,8 @@ def serving(home: Path, **variables: str) -> Iterator[Server]:
 def home(tmp_path_factory) -> Path:
     """A home in which another kernel is called python3, and whose settings would open Jupyter to everyone."""
     home = tmp_path_factory.mktemp("home")
-    for share in (".local/share/jupyter", "site"):
-        (home / share / "kernels/python3").mkdir(parents=True)
-        (home / share / "kernels/python3/kernel.json").write_text(json.dumps(DECOY))
+    (home / ".local/share/jupyter/kernels/python3").mkdir(parents=True)
+    (home / ".local/share/jupyter/kernels/python3/kernel.json").write_text(json.dumps(DECOY))
     (home / ".jupyter").mkdir()
     (home / ".jupyter/jupyter_server_config.py").write_text(OPEN)
     for name, settings in LAB.items():
@@ -122,6 +114,5 @@ def home(tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def server(home) -> Iterator[Server]:
     """One for all tests that do not end it; what they train is kept apart."""
-    other = {"JUPYTER_PATH": str(home / "site"), "JUPYTER_PREFER_ENV_PATH": "0"}
-    with serving(home, DISPLAY=":0", LABS_RESULTS="results", **other) as server:
+    with serving(home, DISPLAY=":0", LABS_RESULTS="results", JUPYTER_PREFER_ENV_PATH="0") as server:
         yield server

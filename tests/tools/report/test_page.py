@@ -39,7 +39,7 @@ def cells(question: str) -> list[dict]:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory) -> str:
-    """Return the page of an incomplete sweep, an efficiency above 1, a foreign lab, a damaged and an unfit record."""
+    """Return the page of an incomplete sweep, an efficiency above 1, a foreign lab, a damaged record."""
     root = tmp_path_factory.mktemp("results")
     confused = [{"class": "cat", "predicted": "dog", "images": 1}, {"class": "cat", "predicted": "cat", "images": 3}]
     write_runs(root, *cells("weak")[:-1], sound("a", 1, 100.0), sound("b", 2, 250.0),
