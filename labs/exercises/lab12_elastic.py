@@ -9,7 +9,7 @@ from collections import Counter
 from labs.exercises.code_tasks import RIGHT, StudentFunction, bug, close, code, number
 from labs.exercises.grading import Question, Record, grade_entries, grade_number, newest
 from labs.exercises.timed import timed
-from labs.pages import survival
+from labs.pages import lab12
 
 COMMAND = "`labs run lab12_elastic --workers 2`"
 KILLED = "section 'Killed, and resumed' of notebooks/lab12_elastic.ipynb"
@@ -157,7 +157,7 @@ def _grade_waste(run: StudentFunction) -> str:
         call = run(interval, save, life, restart)
         value = number(call.value)
         call.expect(value is not None, "the result is a number, a share of the clock")
-        right = survival.first_order(interval, save, life, restart)
+        right = lab12.first_order(interval, save, life, restart)
         for other, hint in {
             save / interval + (interval + restart) / life: "a failure at a random moment loses half of an interval",
             save / interval + interval / 2 / life: "after each failure there is a restart",

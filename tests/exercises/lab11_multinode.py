@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from labs.pages import slurm_queue
+from labs.pages import lab11
 from tests.exercises.planted import made
 
 RECORDS = [
@@ -82,6 +82,6 @@ WRONG_CODE = [
      "may run at the same time"),
     ("start_times", without_backfill, "without delaying any job before it: backfill"),
     ("start_times", greedy, "a job behind job 1 delays it"),
-    ("start_times", lambda jobs, nodes: [start + 1 for start in slurm_queue.planned_starts(jobs, nodes)],
+    ("start_times", lambda jobs, nodes: [start + 1 for start in lab11.planned_starts(jobs, nodes)],
      "free earlier"),
 ]
