@@ -205,7 +205,7 @@ def fit_table(runs: Runs, exchanges: Runs, kind: Literal["weak", "strong"]) -> p
     """
     rows = needed_shares(runs, kind).query("link == '100mbit' and nodes > 1").set_index("nodes")
     n, speedup = rows.index.to_numpy(float), rows["speedup"].to_numpy()
-    fitted = laws.amdahl(n, laws.slope(1 - 1 / n, 1 / speedup - 1 / n)) if kind == "strong" else (
+    fitted = laws.amdahl(n, laws.fit_amdahl(n, speedup)) if kind == "strong" else (
         laws.gustafson(n, laws.slope(n - 1, n - speedup)))
     shares = lab05.link_shares(exchanges).query("backend == 'MPI' and bandwidth == '100mbit'")
     table = rows[["speedup"]].rename(columns={"speedup": "measured"})

@@ -163,16 +163,6 @@ def test_the_laws_at_points_that_are_known():
     assert laws.gustafson(1024, 0.004) == pytest.approx(1019.9, abs=0.1), "Gustafson 1988: 1020 of 1024"
 
 
-@pytest.mark.parametrize(("sizes", "speedups", "problem"), [
-    ([1, 8, 8], [1, 7, 6.84], "at least two numbers of workers above 1"),
-    ([1, 4, 8], [1, 3.5, 10.56], r"S\(8\) = 10.56 is above 8: no serial share explains it"),
-    ([2, 4], [0.8, 1.5], r"S\(2\) = 0.80 is below 1: no serial share"),
-])
-def test_nothing_is_fitted_to_one_point_nor_beyond_the_laws(sizes, speedups, problem):
-    with pytest.raises(LabError, match=problem):
-        laws.fit_amdahl(sizes, speedups)
-
-
 def test_a_ring_of_bandwidth_alone_scales_as_amdahls_law():
     compute, nbytes, bandwidth, n = 5.6, 94.1e6, 1.25e9, np.array([2, 4, 8])
     seconds = compute / n + [cost_model.ring_seconds(nbytes, each, 0, bandwidth) for each in n]
