@@ -54,10 +54,9 @@ def ring_steps(values: Sequence[ArrayLike]) -> list[RingState]:
     sent = np.zeros(n, int)
     states = [RingState(array.copy(), sent.copy())]
     for step in range(2 * (n - 1)):
-        before = array.copy()  # All ranks send at the same time.
-        for rank in range(n):
+        for rank in range(n):  # All send at the same time; no rank sends the chunk that it receives.
             where = (rank + 1) % n, chunks[(rank - step) % n]
-            message = before[rank, where[1]]
+            message = array[rank, where[1]]
             array[where] = message if step >= n - 1 else array[where] + message
             sent[rank] += message.nbytes
         states.append(RingState(array.copy(), sent.copy()))
