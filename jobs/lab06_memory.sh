@@ -1,5 +1,5 @@
 #!/bin/bash
-# Lab 6: how deep and wide a denoiser fits; one task is one worker. Its heatmaps: labs sweep lab06_memory --sbatch
+# Lab 6: how deep and wide a denoiser fits; one task is one worker. Its table: labs sweep lab06_memory --sbatch
 #
 #   sbatch jobs/lab06_memory.sh --depth 16 --width 32
 #   sbatch jobs/lab06_memory.sh --search width

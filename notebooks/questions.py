@@ -31,7 +31,7 @@ KINDS = {
     "live": (r"\b[Ll]ive\b", r"\blab\.run\(|\blocal\.run\(|pair\.run\(|\.train\(|%%px"),
     "reference runs": (r"\b[Rr]eference runs?\b|laptop cluster", r'"two-cores"|"laptop-cluster"'),
     "H200": (r"\bH200\b.*reference|reference.*\bH200\b", r'"h200"'),
-    "a real Slurm": (r"\bSlurm\b", r"slurm_queue\.Queue\("),
+    "a real Slurm": (r"\bSlurm\b", r"page\.Queue\("),
     "by formula": (r"\b[Bb]y formula\b", "(?!)"), "counted": (r"\b[Cc]ounted\b", "(?!)")}
 """Kinds of runs: a pattern for the box's text and, if no pattern matches, one for the code of its section."""
 

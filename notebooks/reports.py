@@ -79,7 +79,7 @@ def mnist_steps() -> Iterator[dict[str, str]]:
     """Milliseconds per step of report M's timed runs, and what could explain them."""
     step = step_of_mnist()
     for n in step:
-        bus = at_scale.predict(n, step[1] / 1e3, gradient_bytes=KERAS_CNN, batch_size=128, workers_per_node=min(n, 4))
+        bus = at_scale.predict(n, step[1] / 1e3, gradient_bytes=KERAS_CNN, workers_per_node=min(n, 4))
         speedup = n * step[1] / step[n]
         yield {"workers": str(n), "ms per step": f"{step[n]:.1f}",
                "ms more than one": f"{step[n] - step[1]:.1f}", "times one": f"{step[n] / step[1]:.2f}",

@@ -71,9 +71,8 @@ def _imports(path):
 
 
 UNSAFE_MODULES = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
-RUN_ON_PURPOSE = {"cut_writes.py", "fresh_process.py", "child.py"}
-"""The first passes functions of a page to the process that calls them, through a private folder. The others pass the
-grader's arguments to the process of a student's function; what that answers is JSON."""
+RUN_ON_PURPOSE = {"fresh_process.py", "child.py"}
+"""They pass the grader's arguments to the process of a student's function; what that answers is JSON."""
 UNSAFE_CALLS = {"eval", "exec", "load_model", "read_pickle", "unsafe_load"}
 CELLS = "child.py"
 """It executes a student's cell, for `labs grade` in a container: tests/tools/grade/test_container.py."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import re
 import subprocess
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -128,21 +127,14 @@ def _table(todo: Sequence[Cell], results_root: Path) -> str:
 
 
 def _print_summary(lab: Lab, todo: Sequence[Cell], results_root: Path) -> None:
-    """Print the lab's summary of the sweep's runs, by default their speedups, and save the lab's figures.
-
-    Each figure is saved as a PNG file in the folder of the lab's runs, under its title.
-    """
-    from labs.pages import plots, studies
+    """Print the lab's summary of the sweep's runs, by default their speedups."""
+    from labs.pages import studies
     from labs.results import records, speed_tables
 
     names = {cell.name for cell in todo}
     runs = [record for record in records.read_all(lab.name, results_root) if record["run"] in names]
     if runs and (summary := studies.summary(lab.name, runs) or speed_tables.summary(runs)):
         print(summary + "\n")
-    for title, figure in studies.figures(lab.name, runs):
-        path = results_root / lab.name / f"{re.sub('[^a-z0-9]+', '-', title.lower()).strip('-')}.png"
-        plots.save(figure, path)
-        print(f"plot: {format_path(path)}")
 
 
 def _keep_reference(todo: Sequence[Cell], results_root: Path, name: str) -> None:

@@ -16,7 +16,7 @@ from labs.exercises.grading import (
     newest,
     pair_with_one_worker,
 )
-from labs.pages import slurm_queue
+from labs.pages import lab11
 
 COMMAND = "`labs run lab11_multinode --workers 2`"
 NOTEBOOK = "section 'Eight workers are one large batch' of notebooks/lab11_multinode.ipynb"
@@ -153,7 +153,7 @@ QUEUES: list[tuple[list[tuple[int, int]], int]] = [
 def _grade_starts(run: StudentFunction) -> str:
     drawn = [(run.whole(1, 4), run.whole(1, 30)) for _ in range(6)]
     for jobs, nodes in (*QUEUES, (drawn, 4)):
-        call, right = run(jobs, nodes), slurm_queue.planned_starts(jobs, nodes)
+        call, right = run(jobs, nodes), lab11.planned_starts(jobs, nodes)
         value = numbers(call.value, len(jobs))
         call.expect(value is not None, "the result is a list with a start for each job")
         starts = value or []

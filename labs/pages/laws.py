@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from labs.run.errors import LabError
-
 
 def amdahl(n, serial: float):
     """Return the speedup of n workers on work of fixed size: 1 / (serial + (1 - serial) / n).
@@ -71,46 +69,12 @@ def ring_share(compute, nbytes, bandwidth):
 def fit_amdahl(sizes: Sequence[int], speedups: Sequence[float]) -> float:
     """Return the serial share that best explains speedups in strong scaling (least squares in 1 / speedup).
 
-    Raises:
-        LabError: Fewer than two numbers of workers above 1, or a speedup that no serial share explains.
+    One point determines it whether the law holds or not; beyond the law the share is below 0 or above 1.
     """
-    n, s = _fittable(sizes, speedups)
-    return slope(1 - 1 / n, 1 / s - 1 / n)
+    n, speedup = np.asarray(sizes, float), np.asarray(speedups, float)
+    return slope(1 - 1 / n, 1 / speedup - 1 / n)
 
 
 def slope(x: np.ndarray, y: np.ndarray) -> float:
     """Return the slope of the line through the origin: a weighted mean of the shares y / x of the points."""
     return float((x * y).sum() / (x * x).sum())
-
-
-def _fittable(sizes, speedups) -> tuple[np.ndarray, np.ndarray]:
-    """Return the points above n = 1, where every law gives 1; raise if a fit to them would be meaningless."""
-    n, s = _points(sizes, speedups)
-    if beyond := _beyond(n, s):
-        raise LabError(beyond)
-    if len(np.unique(n)) < 2:
-        raise LabError("a law is fitted to speedups of at least two numbers of workers above 1; "
-                       "it passes through a single point whether it holds or not")
-    return n, s
-
-
-def _points(sizes, speedups) -> tuple[np.ndarray, np.ndarray]:
-    """Return the finite points above n = 1."""
-    n, s = np.asarray(sizes, float), np.asarray(speedups, float)
-    use = np.isfinite(n) & np.isfinite(s) & (n > 1) & (s > 0)
-    if not use.any():
-        raise LabError("no speedup of more than one worker; run the sweep with at least two numbers of workers")
-    return n[use], s[use]
-
-
-def _beyond(n: np.ndarray, speedups: np.ndarray) -> str:
-    """Return which speedups no serial share from 0 to 1 explains, and where to look; "" if all can be explained."""
-    problems = []
-    for size, speedup in zip(n, speedups, strict=True):
-        if speedup > size * (1 + 1e-9):
-            problems.append(f"S({size:g}) = {speedup:.2f} is above {size:g}: no serial share explains it; "
-                         "look for what slowed down the base")
-        elif speedup < 1 - 1e-9:
-            problems.append(f"S({size:g}) = {speedup:.2f} is below 1: no serial share explains it; "
-                         "dividing the work costs more than it saves")
-    return "; ".join(problems)

@@ -2,7 +2,7 @@
 "use strict";
 
 // The formulas are the kit's own: labs/results/cost_model.py, labs/pages/at_scale.py, labs/training/schedule.py,
-// labs/pages/drawings.py. tests/site/test_sliders.py compares them. Seconds, bytes, bytes per second.
+// labs/pages/lab05.py. tests/site/test_sliders.py compares them. Seconds, bytes, bytes per second.
 const model = {
     ringSeconds: (nbytes, n, latency, bandwidth) => 2 * (n - 1) * (latency + nbytes / (n * bandwidth)),
     treeSeconds: (nbytes, n, latency, bandwidth) => 2 * Math.ceil(Math.log2(n)) * (latency + nbytes / bandwidth),

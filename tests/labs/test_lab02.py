@@ -10,7 +10,7 @@ import pytest
 from labs import LabError
 from labs import lab02_horovod as lab
 from labs.launch import local
-from labs.pages import own_script
+from labs.pages import lab02 as page
 from labs.run.paths import ROOT
 from tests.exercises.solved import solved, with_solutions
 
@@ -38,26 +38,26 @@ def test_the_ten_lines_are_all_that_is_new(texts):
 def test_the_page_runs_a_script_of_ones_own(texts, tmp_path, monkeypatch, capsys):
     """As it is, two workers train two models; with the ten lines, they compute what one computes."""
     monkeypatch.setenv("LABS_RESULTS", str(tmp_path))
-    train = own_script.begin() / "train.py"
-    assert own_script.ready() == "finished.py"
-    copies = own_script.run("horovodrun -np 2 python plain.py --epochs 1")
+    train = page.prepare_scripts() / "train.py"
+    assert page.choose_script() == "finished.py"
+    copies = page.run_command("horovodrun -np 2 python plain.py --epochs 1")
     assert [each.steps for each in copies] == [44, 44]
     assert "rank 0: 44 steps per epoch" in capsys.readouterr().out
     train.write_text(texts[1])
-    own_script.begin()
+    page.prepare_scripts()
     assert train.read_text() == texts[1], "a student's file is kept"
-    assert own_script.ready() == "train.py"
-    (one,) = own_script.run("horovodrun -np 1 python train.py --epochs 2 --batch-size 64 --base-lr 0.002")
-    (two,) = own_script.run("horovodrun -np 2 python train.py --epochs 2")
+    assert page.choose_script() == "train.py"
+    (one,) = page.run_command("horovodrun -np 1 python train.py --epochs 2 --batch-size 64 --base-lr 0.002")
+    (two,) = page.run_command("horovodrun -np 2 python train.py --epochs 2")
     assert two.steps == one.steps == 22
     assert two.loss == pytest.approx(one.loss, rel=1e-3)
     for wrong in ("        order = order[hvd.rank()::hvd.size()]", "optimizer = hvd.Dist"):
         (line,) = (line for line in texts[1].splitlines(keepends=True) if line.startswith(wrong))
         train.write_text(texts[1].replace(line, ""))
-        (bad,) = own_script.run("horovodrun -np 2 python train.py --epochs 2")
+        (bad,) = page.run_command("horovodrun -np 2 python train.py --epochs 2")
         assert bad.loss != pytest.approx(one.loss, rel=0.01), "the page's assertion notices it"
     with pytest.raises(LabError, match="ended with code"):
-        own_script.run("python absent.py")
+        page.run_command("python absent.py")
 
 
 def study(order: str = "sharded", reshuffle: bool = True) -> lab.Config:

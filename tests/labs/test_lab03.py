@@ -8,7 +8,7 @@ import pytest
 
 from labs import lab03_lr_scaling as lab
 from labs.launch import local
-from labs.pages import batch_rules
+from labs.pages import lab03 as page
 from tests.exercises.solved import solved
 
 DEMO = lab.PRESETS["demo"]
@@ -36,7 +36,7 @@ def test_the_study_records_a_row_per_setting_and_the_miss():
     assert [row["updates"] for row in rows if row["scaling"] == "none"] == [64, 32, 16, 8, 4, 2]
     assert {row["epochs"] for row in miss} == {0, 1}
     assert all(row["miss"] < 1e-5 for row in miss if row["k"] == 1)
-    assert batch_rules.studied([record], "rules", "sgd")["rule"].nunique() == 5
+    assert page.study_table([record], "rules", "sgd")["rule"].nunique() == 5
 
 
 @pytest.mark.workers

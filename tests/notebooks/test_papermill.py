@@ -30,7 +30,7 @@ def test_papermill_runs_a_notebook_with_other_parameters(tmp_path, monkeypatch):
     assert {record["config"]["seed"] for record in records} == {SEED}
     assert {record["config"]["batch_size"] for record in records} == {128, max(SIZES)}
     pictures = [output for cell in code for output in cell.outputs if "image/png" in output.get("data", {})]
-    assert len(pictures) == 3, "figures stand below their cells"
+    assert len(pictures) == 2, "figures stand below their cells"
 
 
 @pytest.mark.parametrize("lab", catalogue.lab_names())

@@ -145,11 +145,3 @@ def test_the_laws_at_points_that_are_known():
     assert compute / seconds == pytest.approx(laws.amdahl(n, laws.ring_share(compute, nbytes, bandwidth)))
 
 
-@pytest.mark.parametrize(("sizes", "speedups", "problem"), [
-    ([1, 8, 8], [1, 7, 6.84], "at least two numbers of workers above 1"),
-    ([1, 4, 8], [1, 3.5, 10.56], r"S\(8\) = 10.56 is above 8: no serial share explains it"),
-    ([2, 4], [0.8, 1.5], r"S\(2\) = 0.80 is below 1: no serial share"),
-])
-def test_nothing_is_fitted_to_one_point_nor_beyond_the_laws(sizes, speedups, problem):
-    with pytest.raises(LabError, match=problem):
-        laws.fit_amdahl(sizes, speedups)

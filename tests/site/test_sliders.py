@@ -10,7 +10,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from labs.pages import at_scale, drawings
+from labs.pages import at_scale, lab05
 from labs.results import cost_model
 from labs.run.paths import ROOT
 from labs.training import schedule
@@ -41,7 +41,7 @@ def test_steps_of_many_workers():
     grid = list(itertools.product((1, 4, 64, 4096), (0.005, 1.0), BYTES, LATENCIES, BANDWIDTHS, (1, 8), (0.0, 0.7)))
     for (workers, compute, nbytes, latency, bandwidth, per_node, overlap), got in zip(
             grid, javascript([("step", *case) for case in grid]), strict=True):
-        kit = at_scale.predict(workers, compute, gradient_bytes=nbytes, batch_size=1, latency=latency,
+        kit = at_scale.predict(workers, compute, gradient_bytes=nbytes, latency=latency,
                                bandwidth=bandwidth, workers_per_node=per_node, overlap=overlap)
         expected = [kit.allreduce_seconds, kit.exposed_seconds, kit.step_seconds, kit.efficiency]
         np.testing.assert_allclose([got[name] for name in ("allreduce", "exposed", "step", "efficiency")], expected,
@@ -59,7 +59,7 @@ def test_learning_rates():
 
 @pytest.mark.parametrize("n", [2, 3, 4, 8])
 def test_the_ring(n):
-    kit = drawings.ring_steps([np.full(n, 10**rank) for rank in range(n)])
+    kit = lab05.ring_steps([np.full(n, 10**rank) for rank in range(n)])
     states = javascript([("ringStates", n)])[0]
     sums = [[[sum(10**rank for rank in ranks) for ranks in row] for row in state["cells"]] for state in states]
     assert sums == [np.asarray(state.values).tolist() for state in kit]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from labs.pages import slurm_queue
+from labs.pages import lab11
 from tests.slurm.client import unavailable
 
 pytestmark = pytest.mark.slurm
@@ -17,7 +15,7 @@ def cluster():
     """Four nodes with Slurm, as the page starts them."""
     if reason := unavailable():
         pytest.skip(f"no Slurm to test with: {reason}")
-    made = slurm_queue.Cluster()
+    made = lab11.Cluster()
     assert not made.missing
     yield made
     made.stop()
@@ -30,13 +28,13 @@ def test_the_partitions_have_their_limits(cluster):
 
 
 @pytest.mark.timeout(900)
-def test_slurm_plans_the_six_jobs_as_the_page_says_and_a_shorter_limit_starts_earlier(cluster, tmp_path, monkeypatch):
-    monkeypatch.setitem(slurm_queue.SLEEPS, "E", 600)  # On a busy machine, it must not end before the plan is read.
-    monkeypatch.setattr(slurm_queue, "SETTLED", 600)
-    monkeypatch.setattr(slurm_queue, "PATIENCE", 100)
-    queue = slurm_queue.Queue(cluster)
-    jobs = [(nodes, limit) for _, nodes, limit in slurm_queue.JOBS.values()][:-1]
-    predicted = slurm_queue.planned_starts(jobs, slurm_queue.NODES)
+def test_slurm_plans_the_six_jobs_as_the_page_says_and_a_shorter_limit_starts_earlier(cluster, monkeypatch):
+    monkeypatch.setitem(lab11.SLEEPS, "E", 600)  # On a busy machine, it must not end before the plan is read.
+    monkeypatch.setattr(lab11, "SETTLED", 600)
+    monkeypatch.setattr(lab11, "PATIENCE", 100)
+    queue = lab11.Queue(cluster)
+    jobs = [(nodes, limit) for _, nodes, limit in lab11.JOBS.values()][:-1]
+    predicted = lab11.planned_starts(jobs, lab11.NODES)
     assert queue.before["start"].tolist()[:-1] == pytest.approx(predicted, abs=1.5)
     assert queue.before["start"].isna().tolist() == [False] * 5 + [True]
     assert queue.before.loc[["A", "E"], "state"].tolist() == ["RUNNING", "RUNNING"]
@@ -48,5 +46,4 @@ def test_slurm_plans_the_six_jobs_as_the_page_says_and_a_shorter_limit_starts_ea
     rows = cluster.shell("squeue --noheader --name=A,B,D --format='%j %T'").splitlines()
     assert sorted(rows) == ["A RUNNING", "B PENDING", "D RUNNING"], "D passed B, which waits for A"
     queue.cancel()
-    queue.keep(tmp_path / "queue.json")
-    assert set(json.loads((tmp_path / "queue.json").read_text())) == {"before", "advice", "after", "seconds"}
+    assert set(queue.answers) == {"before", "advice", "after", "seconds"}

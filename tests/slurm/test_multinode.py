@@ -10,8 +10,7 @@ import time
 import pytest
 
 from labs import lab11_multinode as lab
-from labs.pages import layouts
-from labs.results import records
+from labs.results import records, scaling
 from tests.slurm.client import Job
 from tests.slurm.test_preemption import SMALL, epochs, finish
 
@@ -26,12 +25,13 @@ def test_a_sweep_over_nodes_asks_for_them_and_the_report_has_rows_by_nodes(four,
     text = four.run(*command, "--sbatch", SBATCH_OUTPUT=f"{tmp_path}/%x-%A.out")
     (report,) = re.findall(r"^2 runs of lab11_multinode are jobs \d+, \d+, the report after them is job (\d+); ", text)
     assert Job(four, report, tmp_path / f"report-{report}.out").wait(200) == "COMPLETED"
-    frame = layouts.table(records.read_all("lab11_multinode", tmp_path))
+    frame = records.load("lab11_multinode", tmp_path)
     assert frame["global_batch_size"].tolist() == [128, 128]
-    rows = layouts.scaled(frame, "strong")
-    assert rows[["layout", "over"]].values.tolist() == [["1 x 1", "1 x 1"], ["2 x 1, 1 machine", "1 x 1"]]
+    rows = scaling.speedups(frame, scaling="strong")
+    assert rows["nodes"].tolist() == [1, 2]
+    assert rows["speedup"].notna().all()
     page = (tmp_path / "report.html").read_text()
-    assert "2 x 1, 1 machine" in page
+    assert "Nodes on one machine share its cores" in page
     assert lab.STRONG.partition(": ")[2].capitalize() in page  # A6 is in words.
 
 

@@ -1,0 +1,57 @@
+"""Page 9's trees: more test images of the same fruits, and a test set with copies that the leak check finds."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from labs.datasets import duplicates, synthetic
+from labs.datasets.index import in_test, index_train_and_test
+from labs.pages import lab09
+
+
+@pytest.fixture(autouse=True)
+def small(tmp_path, monkeypatch):
+    monkeypatch.setenv("LABS_DATA", str(tmp_path))
+    monkeypatch.setattr(lab09, "TESTS", 22)
+    monkeypatch.setattr(synthetic, "FRUITS360", dict(list(synthetic.FRUITS360.items())[:2]))
+
+
+def subsets(root):
+    index = index_train_and_test(root)
+    return [[path for path, is_test in zip(index.paths, in_test(index), strict=True) if is_test == wanted]
+            for wanted in (False, True)]
+
+
+def test_the_large_tree_has_the_embedded_images_and_more_of_them():
+    train, test = subsets(large := lab09.large_tree())
+    assert (len(train), len(test)) == (120, 44)
+    embedded = synthetic.make_synthetic("fruits360")
+    for path in embedded.rglob("*.jpg"):
+        assert (large / path.relative_to(embedded)).read_bytes() == path.read_bytes()
+    assert lab09.large_tree() == large, "it is made once"
+
+
+def test_the_leak_check_names_all_copies():
+    train, test = subsets(root := lab09.leaky_tree())
+    copies = {path for path in test if int(path.rpartition("/")[2].partition("_")[0]) >= 100}
+    assert len(copies) == 80 == 2 * len(test) / 3
+    leak = duplicates.find_test_leakage(root, train, test)
+    assert not leak.identical
+    assert len(copies - {path for path, _ in leak.alike}) <= 1, "the hash of a copy may differ in three bits"
+    assert leak.serious
+
+
+def test_the_rules_are_those_of_one_optimizer_at_the_usual_rate():
+    columns = ("size", "scaling", "epochs", "base_lr", "optimizer")
+    frame = pd.DataFrame([dict(zip(columns, values, strict=True)) for values in (
+        (1, "none", 8, 0.004, "adam"), (2, "linear", 8, 0.004, "adam"), (4, "none", 8, 0.004, "adam"),
+        (4, "none", 32, 0.004, "adam"), (1, "none", 8, 0.1, "adam"), (1, "none", 8, 0.01, "sgd"))])
+    frame = frame.assign(batch_size=32, width=8, **dict.fromkeys(
+        ("test_accuracy", "test_accuracy_recomputed", "test_loss", "test_loss_recomputed"), 0.5))
+    table = lab09.add_rules(frame)
+    assert table["rule"].tolist() == ["none", "linear", "none", "updates"], "other rates and optimizers are left out"
+    accuracy, _ = lab09.rule_figure(table).axes
+    lines = {each.get_label(): list(each.lines[0].get_xdata()) for each in accuracy.containers}
+    assert lines["held, N times the epochs: recomputed statistics"] == pytest.approx([1, 4], abs=0.1)
+    assert "square root: running statistics" not in lines
