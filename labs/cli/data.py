@@ -12,7 +12,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = "List, download and verify the data sets of the labs."
     actions = parser.add_subparsers(dest="action", required=True, metavar="list | fetch | verify")
     actions.add_parser("list", help="list all data sets, and which of them are downloaded")
-    for action, summary in (("fetch", "download a data set and verify it; continues an interrupted download"),
+    for action, summary in (("fetch", "download a data set, check and unpack it"),
                             ("verify", "verify a downloaded data set")):
         actions.add_parser(action, help=summary).add_argument("name", choices=tuple(registry.DATASETS), metavar="NAME",
                                                               help=", ".join(registry.DATASETS))

@@ -18,8 +18,8 @@ import numpy as np
 from PIL import Image
 from tqdm import tqdm
 
-from labs.datasets.decode import LARGEST, read_image
-from labs.run import atomic, resources
+from labs.datasets.decode import read_image
+from labs.run import resources
 
 BITS, MAX_DIFFERENT = 64, 2
 FALSE_ALARMS = 0.05
@@ -77,7 +77,7 @@ def _hashes(path: Path) -> tuple[bytes, np.ndarray]:
 
     image = Image.fromarray(read_image(path, HASHED))
     signs = np.where(imagehash.phash(image).hash.ravel(), 1, -1)
-    return hashlib.blake2b(atomic.read_bytes(path, LARGEST), digest_size=16).digest(), signs
+    return hashlib.blake2b(path.read_bytes(), digest_size=16).digest(), signs
 
 
 def _nearest(train: np.ndarray, test: np.ndarray) -> np.ndarray:

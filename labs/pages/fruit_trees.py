@@ -12,8 +12,8 @@ import numpy as np
 from PIL import Image
 
 from labs.datasets import synthetic
-from labs.datasets.locks import make_once
-from labs.run import atomic, paths
+from labs.datasets.locks import make_folder_once
+from labs.run import paths
 
 TESTS = 170
 """Test images of each variety: 1,020 in all, so the standard error of an accuracy is at most 0.016."""
@@ -35,12 +35,7 @@ def leaky() -> Path:
 
 
 def _made(name: str, write: Callable[[Path], None]) -> Path:
-    home = paths.data_dir() / name
-    with make_once(home, home.with_suffix(".lock"), f"generating {name}") as missing:
-        if missing:
-            with atomic.folder(home) as fresh:
-                write(fresh)
-    return home
+    return make_folder_once(paths.data_dir() / name, f"generating {name}", write)
 
 
 def _write_leaky(home: Path) -> None:
