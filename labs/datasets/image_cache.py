@@ -82,31 +82,22 @@ class ImageCache:
         return self._pixels if self._present[rows].all() else None
 
     def add(self, row: int) -> None:
-        """Decode an image into the cache; if it does not fit, decode it only to check the file.
-
-        Raises:
-            Exception: Whatever the decoder raises.
-        """
-        fits = row < self._capacity
-        pixels = decode.decode_file(self._path(row), self.shape[1] if fits else 1)
-        if fits:
-            self._store(row, pixels)
+        """Decode an image into the cache, if it fits; raises whatever the decoder raises."""
+        self._store(row, decode.decode_file(f"{self.root}/{self.paths[row]}", self.shape[1]))
 
     def is_missing(self, row: int) -> bool:
         """Return whether an image is not in the cache but `add` would keep it."""
         return row < self._capacity and not self._present[row]
 
-    def _path(self, row: int) -> str:
-        return f"{self.root}/{self.paths[row]}"
-
     def _decode(self, rows: np.ndarray, indices: np.ndarray, batch: np.ndarray) -> None:
         for i in indices:
-            batch[i] = decode.read_image(self._path(rows[i]), self.shape[1])
-            if rows[i] < self._capacity:
-                self._store(int(rows[i]), batch[i])
+            batch[i] = decode.read_image(f"{self.root}/{self.paths[rows[i]]}", self.shape[1])
+            self._store(int(rows[i]), batch[i])
 
     def _store(self, row: int, pixels: np.ndarray) -> None:
         """Write the pixels, then the flag that they are present: a reader that sees the flag sees the pixels."""
+        if row >= self._capacity:
+            return
         try:
             # Not through the memory map: on a full disk that would kill the process; this call only fails.
             written = os.pwrite(self._file.fileno(), pixels.data, self._start + row * self._bytes)

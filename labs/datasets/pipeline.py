@@ -50,11 +50,7 @@ def eval_batches(images: np.ndarray | ImageCache, labels: np.ndarray, positions:
                  batch_size: int) -> tf.data.Dataset:
     """Return batches (x, y) of the images at these positions, in order; the last batch may be smaller.
 
-    Args:
-        images: uint8 [n, height, width, channels].
-        labels: [n].
-        positions: Positions of the images to evaluate [k]; a worker's are `positions[rank::size]`.
-        batch_size: Images per batch.
+    A worker evaluates `positions[rank::size]`.
     """
     steps = tf.data.Dataset.from_tensor_slices(positions).batch(batch_size)
     return _map_in_background(steps, _make_reader(images, labels, positions))
@@ -109,5 +105,6 @@ def _apply_augment(x, params, augment: Augment):
 
 
 def transform(x, transforms):
+    """Return images [k, height, width, channels] with their coordinates transformed by `matrices` [k, 8]."""
     return tf.raw_ops.ImageProjectiveTransformV3(images=x, transforms=transforms, output_shape=x.shape[1:3],
                                                  fill_value=0.0, interpolation="BILINEAR", fill_mode="NEAREST")
