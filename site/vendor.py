@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
+import tarfile
 import tempfile
 from pathlib import Path
 
-from labs.datasets.archives import unpack
-from labs.datasets.locks import make_once
-from labs.run import atomic, paths
+from labs.datasets.locks import make_folder_once
+from labs.run import paths
 from labs.run.errors import LabError
 
 MATHJAX = ("mathjax", "3.2.2", "1b9c0a1c44df864e915690558e72adb9cc5203360daefd385084ced3b6c64c09")
@@ -26,12 +26,13 @@ def fetch(name: str, version: str, sha256: str) -> Path:
     Raises:
         LabError: No npm, no network, or another archive than expected.
     """
+    def unpack(home: Path) -> None:
+        with (tempfile.TemporaryDirectory() as download,
+              tarfile.open(_pack(name, version, sha256, Path(download))) as archive):
+            archive.extractall(home, filter="data")
+
     home = paths.cache_dir() / "site" / f"{name}-{version}"
-    with make_once(home, home.with_name(f"{home.name}.lock"), f"downloading {name}") as missing:
-        if missing:
-            with tempfile.TemporaryDirectory() as download, atomic.folder(home) as new:
-                unpack(_pack(name, version, sha256, Path(download)), new, max_files=2_000, max_bytes=100 << 20)
-    return home / "package"
+    return make_folder_once(home, f"downloading {name}", unpack) / "package"
 
 
 def _pack(name: str, version: str, sha256: str, folder: Path) -> Path:
@@ -42,7 +43,7 @@ def _pack(name: str, version: str, sha256: str, folder: Path) -> Path:
         raise LabError(f"the site needs npm once, to download {name}; install Node.js") from None
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         raise LabError(f"cannot download {name} {version}; `{' '.join(command[:4])}` shows why") from error
-    archive = next(folder.glob("*.tgz")).rename(folder / "package.tar.gz")
+    archive = next(folder.glob("*.tgz"))
     if hashlib.sha256(archive.read_bytes()).hexdigest() != sha256:
         raise LabError(f"the checksum of {name} {version} is not the expected one; run make site again")
     return archive

@@ -75,11 +75,11 @@ def memory() -> None:
     """Print the resident memory of this process after some epochs of the pipeline, in MiB."""
     import numpy as np
 
-    from labs.datasets.arrays import aligned
+    from labs.datasets.arrays import align
     from labs.datasets.augment import Augment
     from labs.datasets.pipeline import train_batches
 
-    images, labels = aligned(np.zeros((4096, 64, 64, 3), np.uint8)), np.zeros(4096, np.int64)
+    images, labels = align(np.zeros((4096, 64, 64, 3), np.uint8)), np.zeros(4096, np.int64)
     for epoch in range(max(EPOCHS)):
         for _ in train_batches(images, labels, shard(len(images), 32, 0, 1, epoch, 1), Augment(), epoch=epoch, seed=1):
             pass

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import io
 import zipfile
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 
-from labs.run import atomic
 from labs.run.errors import LabError
 
-LARGEST = 1 << 30
-"""Largest file to read, in bytes; the data sets' files have at most 31 million."""
 CIFAR10_RECORD = 1 + 3 * 32 * 32  # Bytes: a label, then the red, the green and the blue plane.
+ALIGNMENT = 64  # Bytes; TensorFlow reads memory without copying if it begins at a multiple of this.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,15 +50,12 @@ def digest_of(*values: Any) -> str:
     return digest.hexdigest()
 
 
-ALIGNMENT = 64  # Bytes; TensorFlow reads memory without copying if it begins at a multiple of this.
-
-
 def is_aligned(array: np.ndarray) -> bool:
     """Return whether TensorFlow can read an array without copying it."""
     return array.ctypes.data % ALIGNMENT == 0 and array.flags.c_contiguous and array.flags.writeable
 
 
-def aligned(array: np.ndarray) -> np.ndarray:
+def align(array: np.ndarray) -> np.ndarray:
     """Return the array, or an aligned copy if TensorFlow could not read it without copying."""
     if is_aligned(array):
         return array
@@ -85,16 +79,16 @@ def read_mnist(path: str | Path) -> Arrays:
     try:
         with np.load(path, allow_pickle=False) as file:
             columns = [file[key] for key in ("x_train", "y_train", "x_test", "y_test")]
-    except (OSError, ValueError, KeyError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile) as error:
         raise LabError(f"{path} is not a valid mnist.npz ({error}); fetch it again or use --data embedded") from error
     for images, labels in (columns[:2], columns[2:]):
         if images.dtype != np.uint8 or images.shape != (*labels.shape[:1], 28, 28) or not len(images):
             raise LabError(f"{path} should hold as many images uint8 [n, 28, 28] as labels, "
                            f"not {images.dtype} {list(images.shape)} for labels {list(labels.shape)}")
-        _check_labels(path, labels, 10)
+        _check_labels(path, labels)
     train_images, train_labels, test_images, test_labels = columns
-    return Arrays(aligned(train_images[..., None]), train_labels.astype(np.int64),
-                  aligned(test_images[..., None]), test_labels.astype(np.int64), tuple("0123456789"))
+    return Arrays(align(train_images[..., None]), train_labels.astype(np.int64),
+                  align(test_images[..., None]), test_labels.astype(np.int64), tuple("0123456789"))
 
 
 def read_cifar10(path: str | Path) -> Arrays:
@@ -104,41 +98,33 @@ def read_cifar10(path: str | Path) -> Arrays:
         path: The folder.
 
     Raises:
-        LabError: A file is missing, or does not consist of complete records.
+        LabError: A file does not consist of complete records.
     """
     path = Path(path)
     train = [_read_records(file) for file in sorted(path.glob("data_batch_*.bin"))]
-    if not train:
-        raise LabError(f"{path} holds no data_batch_1.bin: not the binary version of CIFAR-10")
     images, labels = (np.concatenate(arrays) for arrays in zip(*train, strict=True))
     test_images, test_labels = _read_records(path / "test_batch.bin")
-    return Arrays(aligned(images), labels, aligned(test_images), test_labels, _class_names(path / "batches.meta.txt"))
+    meta = path / "batches.meta.txt"
+    names = tuple(meta.read_text().split()) if meta.exists() else tuple("0123456789")
+    return Arrays(align(images), labels, align(test_images), test_labels, names)
 
 
 def _read_records(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    try:
-        records = np.frombuffer(atomic.read_bytes(path, LARGEST), np.uint8)
-    except OSError as error:
-        raise LabError(f"cannot read {path} ({error.strerror}); fetch CIFAR-10 again") from error
+    records = np.fromfile(path, np.uint8)
     if not len(records) or len(records) % CIFAR10_RECORD:
         raise LabError(f"{path}: {len(records):,} bytes are not a multiple of {CIFAR10_RECORD}, a record; "
                        "fetch it again")
     records = records.reshape(-1, CIFAR10_RECORD)
     labels = records[:, 0].astype(np.int64)
-    _check_labels(path, labels, 10)
+    _check_labels(path, labels)
     return np.ascontiguousarray(records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)), labels
 
 
-def _class_names(path: Path) -> tuple[str, ...]:
-    names = tuple(atomic.read_text(path).split()) if path.exists() else ()
-    return names if len(names) == 10 else tuple(str(label) for label in range(10))
-
-
-def _check_labels(path: Path, labels: np.ndarray, classes: int) -> None:
+def _check_labels(path: Path, labels: np.ndarray) -> None:
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
         raise LabError(f"{path} should hold one whole number per image as its label, not {labels.dtype}")
-    if labels.min() < 0 or labels.max() >= classes:
-        raise LabError(f"{path} holds the label {labels.max()}; there are {classes} classes, from 0")
+    if labels.min() < 0 or labels.max() > 9:
+        raise LabError(f"{path} holds the label {labels.max()}; there are 10 classes, from 0")
 
 
 def read_wiki(path: str | Path) -> Faces:
@@ -157,7 +143,7 @@ def read_wiki(path: str | Path) -> Faces:
     for name in wiki["full_path"]:
         if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
             raise LabError(f"{path / 'wiki.mat'} names {name!r}, outside its folder: refused")
-    ages = _ages(wiki["dob"], wiki["photo_taken"])
+    ages = _compute_ages(wiki["dob"], wiki["photo_taken"])
     faults = {
         "no face": ~np.isfinite(wiki["face_score"]),
         "two faces": np.isfinite(wiki["second_face_score"]),
@@ -171,14 +157,12 @@ def read_wiki(path: str | Path) -> Faces:
     return Faces([wiki["full_path"][row] for row in rows], ages[rows], left_out)
 
 
-def _ages(dob: np.ndarray, photo_taken: np.ndarray) -> np.ndarray:
+def _compute_ages(dob: np.ndarray, photo_taken: np.ndarray) -> np.ndarray:
     """Return ages in years, int64 [n]; dates of birth are Matlab's, in days since the year 0."""
     dob, photo_taken = (np.nan_to_num(column, posinf=0, neginf=0) for column in (dob, photo_taken))
     days = dob.astype(np.int64) - 719_529  # Matlab's number of 1 January 1970.
-    born = days.astype("datetime64[D]")
-    years = born.astype("datetime64[Y]").astype(np.int64) + 1970
-    months = born.astype("datetime64[M]").astype(np.int64) % 12
-    return photo_taken.astype(np.int64) - years - (months >= 6)
+    months = days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)  # Since January 1970.
+    return photo_taken.astype(np.int64) - 1970 - months // 12 - (months % 12 >= 6)
 
 
 def _read_struct(path: Path) -> dict:
@@ -186,12 +170,10 @@ def _read_struct(path: Path) -> dict:
     from scipy.io import loadmat
 
     try:
-        wiki = loadmat(io.BytesIO(atomic.read_bytes(path, LARGEST)))["wiki"][0, 0]
+        wiki = loadmat(path)["wiki"][0, 0]
         numbers = ("dob", "photo_taken", "face_score", "second_face_score")
         table = {field: wiki[field].ravel().astype(float) for field in numbers}
         table["full_path"] = [str(cell.item()) for cell in wiki["full_path"].ravel()]
-        if len({len(column) for column in table.values()}) != 1:
-            raise ValueError("its columns have different lengths")
     except Exception as error:  # scipy's reader raises many kinds of exceptions for a damaged file.
         raise LabError(f"{path} is not IMDB-WIKI's wiki.mat ({error}); fetch it again") from error
     return table

@@ -9,7 +9,7 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Augment:
-    """How much training images are augmented; exposed edges are filled with the nearest pixels."""
+    """How much training images are augmented."""
 
     flip: bool = True
     """Mirror half of the images, left to right."""
@@ -44,10 +44,7 @@ def _flips_and_shifts(params: np.ndarray, augment: Augment, height: int, width: 
 def flip_and_shift(images: np.ndarray, params: np.ndarray, augment: Augment) -> np.ndarray:
     """Return augmented images [k, height, width, channels]: out[y, x] = mirrored[y + down, x + right].
 
-    Args:
-        images: [k, height, width, channels].
-        params: Random parameters [k, 5].
-        augment: The largest variations.
+    Exposed edges are filled with the nearest pixels.
     """
     augmented = np.empty_like(images)
     moves = _flips_and_shifts(params, augment, *images.shape[1:3])
@@ -74,11 +71,7 @@ def _flip_and_shift(image: np.ndarray, out: np.ndarray, flip: bool, down: int, r
 def matrices(params: np.ndarray, augment: Augment, height: int, width: int) -> np.ndarray:
     """Return float32 [k, 8] for `ImageProjectiveTransformV3`, which maps output coordinates to input coordinates.
 
-    Args:
-        params: Random parameters [k, 5].
-        augment: The largest variations.
-        height: Height of the images in pixels.
-        width: Width of the images in pixels.
+    It includes mirroring and shifts, by the same parameters [k, 5] as in `flip_and_shift`.
     """
     flip, down, right = _flips_and_shifts(params, augment, height, width)
     sign = np.where(flip, -1, 1)

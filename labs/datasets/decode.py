@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import io
 import os
+import struct
 import warnings
 
 import cv2
 import numpy as np
 import PIL
-import simplejpeg
-from PIL import ExifTags, Image, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 
-from labs.run import atomic
 from labs.run.errors import LabError
 from labs.run.text import printable
 
@@ -20,18 +19,16 @@ from labs.run.text import printable
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
 # Increment the number when the pixels or the file layout of `image_cache` change: caches and remembered checks of
 # another version are not used.
-VERSION = f"8, Pillow {PIL.__version__}, simplejpeg {simplejpeg.__version__}, OpenCV {cv2.__version__}"
-_TRANSPOSE: dict[int | None, Image.Transpose] = {  # By EXIF orientation.
-    2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270, 7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
+VERSION = f"9, Pillow {PIL.__version__}, OpenCV {cv2.__version__}"
+MAX_PIXELS = Image.MAX_IMAGE_PIXELS or 0  # Pillow refuses larger images: they may be decompression bombs.
 HEADER = 1 << 17  # Bytes of a JPEG that may hold its Exif block.
-LARGEST = 1 << 28  # Largest file to read, in bytes.
+REDUCED = {8: cv2.IMREAD_REDUCED_GRAYSCALE_8, 4: cv2.IMREAD_REDUCED_GRAYSCALE_4, 2: cv2.IMREAD_REDUCED_GRAYSCALE_2,
+           1: 0}
+"""OpenCV's flags: a JPEG can be decoded at a half, a quarter or an eighth of its size at a fraction of the cost. The
+flag for RGB is added to them: one for BGR would be in those called COLOR."""
 MIN_SCALE = 0.75
-"""A JPEG can be decoded at a half, a quarter or an eighth of its size at a fraction of the cost. The reduced sides may
-be as short as this share of the wanted size: with 1, photos of 300 x 200 would just miss 128. The effect on the pixels
-is bounded by tests/datasets/test_decode.py."""
+"""The reduced sides may be as short as this share of the wanted size: with 1, photos of 300 x 200 would just miss 128.
+The effect on the pixels is bounded by tests/datasets/test_decode.py."""
 warnings.filterwarnings("ignore", module=r"PIL\.")  # Its remarks on odd files would fill the screen.
 cv2.setNumThreads(1)  # The callers run one thread per core already.
 
@@ -51,18 +48,19 @@ def read_image(path: str | os.PathLike, size: int) -> np.ndarray:
     try:
         return decode_file(path, size)
     except Exception as error:
-        raise LabError(f"cannot decode {printable(path)} ({reason(error)}); "
+        raise LabError(f"cannot decode {printable(path)} ({explain(error)}); "
                        "repair or remove the file, then start again") from error
 
 
 def decode_file(path: str | os.PathLike, size: int) -> np.ndarray:
     """Do what `read_image` does, but let the decoder's own exceptions through."""
-    content = atomic.read_bytes(path, LARGEST)
+    with open(path, "rb") as file:
+        content = file.read()
     pixels = _decode_jpeg(content, size)
     return _decode_any(content, size) if pixels is None else pixels
 
 
-def reason(error: Exception) -> str:
+def explain(error: Exception) -> str:
     """Return in a few words why an image could not be decoded."""
     if isinstance(error, UnidentifiedImageError):
         return "not an image"
@@ -76,15 +74,22 @@ def _decode_jpeg(content: bytes, size: int) -> np.ndarray | None:
     if not complete or content.find(b"Exif\0\0", 0, HEADER) >= 0:  # The EXIF data may ask for a rotation.
         return None
     try:
-        height, width, colours, _ = simplejpeg.decode_jpeg_header(content)
-        if colours not in ("YCbCr", "Gray") or min(height, width) < 2 or height * width > Image.MAX_IMAGE_PIXELS:
-            return None
-        scale = next((scale for scale in (8, 4, 2) if min(height, width) >= scale * MIN_SCALE * size), 1)
-        pixels = simplejpeg.decode_jpeg(content, min_height=-(-height // scale), min_width=-(-width // scale),
-                                        min_factor=1)
-    except ValueError:
+        height, width, colours = _read_header(content)
+    except (IndexError, struct.error):
         return None
-    return _resize(pixels, size)
+    if colours not in (1, 3) or min(height, width) < 2 or height * width > MAX_PIXELS:
+        return None
+    scale = next((scale for scale in REDUCED if min(height, width) >= scale * MIN_SCALE * size), 1)
+    pixels = cv2.imdecode(np.frombuffer(content, np.uint8), REDUCED[scale] | cv2.IMREAD_COLOR_RGB)
+    return None if pixels is None else _resize(pixels, size)
+
+
+def _read_header(content: bytes) -> tuple[int, ...]:
+    """Return a JPEG's height, width and number of colours, which the segment "start of frame" (0xC0 to 0xC3) has."""
+    start = 2
+    while not 0xC0 <= content[start + 1] <= 0xC3:
+        start += 2 + (content[start + 2] << 8) + content[start + 3]
+    return struct.unpack_from(">HHB", content, start + 5)
 
 
 def _resize(pixels: np.ndarray, size: int) -> np.ndarray:
@@ -100,29 +105,16 @@ def _decode_any(content: bytes, size: int) -> np.ndarray:
     with Image.open(io.BytesIO(content), formats=FORMATS) as image:
         if min(image.size) < 2:  # Data sets have such files where a crop came out empty.
             raise ValueError(f"{image.width} x {image.height} pixels")
-        if image.mode[0] in "IF" or _bits(image, content) > 8:  # Pillow would cut the values off at 255 or keep 8 bits.
+        if image.mode[0] in "IF":  # Pillow would cut the values off at 255.
             raise ValueError("more than 8 bits per value; convert it to 8")
         image.draft(None, (max(1, int(MIN_SCALE * size)),) * 2)
-        image.load()
-        return np.asarray(_rgb(_upright(image)).resize((size, size), Image.Resampling.BILINEAR))
+        upright = ImageOps.exif_transpose(image)
+        return np.asarray(_convert_to_rgb(upright).resize((size, size), Image.Resampling.BILINEAR))
 
 
-def _bits(image: Image.Image, content: bytes) -> int:
-    """Return the bits per value of a colour image, which Pillow does not report."""
-    if image.format == "PNG":
-        return content[24]  # The bit depth is at a fixed offset.
-    return max(image.tag_v2.get(ExifTags.Base.BitsPerSample, (8,))) if image.format == "TIFF" else 8  # type: ignore
-
-
-def _upright(image: Image.Image) -> Image.Image:
-    """Rotate as the EXIF tag says. `ImageOps.exif_transpose` also rewrites the tags, and fails if one is malformed."""
-    turn = _TRANSPOSE.get(image.getexif().get(ExifTags.Base.Orientation)) if "exif" in image.info else None
-    return image if turn is None else image.transpose(turn)
-
-
-def _rgb(image: Image.Image) -> Image.Image:
+def _convert_to_rgb(image: Image.Image) -> Image.Image:
     """Convert to RGB, over a white background: a black drawing on a transparent one would become a black square."""
     if image.has_transparency_data:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    return image if image.mode == "RGB" else image.convert("RGB")
+    return image.convert("RGB")

@@ -183,8 +183,7 @@ def scene(rng: np.random.Generator, name: str | None, size: tuple[int, int], col
         rng: Source of all randomness.
         name: A name in OBJECTS, or None for clutter only.
         size: Width and height in pixels.
-        colours: Typical colours of the background, of the object and of its second tone.
-        spread: How far colours vary around the typical ones, 0 to 1.
+        colours: Typical colours of the background, of the object and of its second tone; see `near` for `spread`.
         tilt: Largest tilt in degrees.
     """
     (width, height), side = size, min(size)  # Painted at twice the size, for smooth edges.
@@ -207,8 +206,7 @@ def fruit(rng: np.random.Generator, skin: Colour, blush: Colour, share: float, f
     Args:
         rng: Source of all randomness.
         skin: Its main colour.
-        blush: Its second colour.
-        share: Share of the surface in the second colour, 0 to 1.
+        blush: Its second colour, which covers about `share` of the surface.
         freckles: Share of the pixels that are freckles.
         shape: Half its width and half its height, in units of half the image.
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import mmap
 import os
 import shutil
@@ -16,7 +15,8 @@ from typing import BinaryIO
 import numpy as np
 import psutil
 
-from labs.datasets import decode, verify
+from labs.datasets import decode
+from labs.datasets.arrays import digest_of
 from labs.run import resources
 from labs.run.errors import LabError
 from labs.run.paths import own_temporary_dir
@@ -30,14 +30,14 @@ class ImageCache:
 
     Decoded images lie in a file under TMPDIR that is shared by the workers of a machine and by later runs. The kernel
     keeps it in memory while there is space, and it can be rebuilt at any time. The file's name is a hash of every path,
-    size, time and inode and of this boot of the machine, so a stale file is never read.
+    size, time and inode and of this boot of the machine, so a stale file is never read. Images beyond half of the free
+    memory or disk are decoded each time.
 
     Args:
         root: Folder of the tree.
         paths: Paths of the images, relative to `root`.
         size: Width and height of the decoded images in pixels.
-        memory: Bytes that the file may occupy; by default half of the free memory or disk, whichever is less. With 0,
-            nothing is cached and no existing cache is read; every image is decoded each time.
+        cached: If False, no cache is read and nothing is kept: every image is decoded each time.
 
     Raises:
         LabError: The file cannot be created.
@@ -45,29 +45,21 @@ class ImageCache:
 
     dtype = np.dtype(np.uint8)
 
-    def __init__(self, root: str | os.PathLike, paths: Sequence[str], size: int, memory: int | None = None):
-        self.root, self.paths = Path(root), paths
-        self.shape = (len(paths), size, size, 3)
-        self._bytes = size * size * 3
-        sizes, versions = zip(*verify.stamps(self.root, paths), strict=True)
-        self.digest = _digest(decode.VERSION, size, list(paths), sizes)
-        """Of names, file sizes and settings: equal on two machines that have the same images."""
-        name = _digest(self.digest, self.root, versions, BOOT_ID.read_text()).hex()
-        self._start = -(-len(paths) // mmap.PAGESIZE) * mmap.PAGESIZE  # A flag per image; pixels begin at a page.
-        self._file, content = _open(name, self._start + len(paths) * self._bytes)
-        self._capacity = _available_bytes(self._file.fileno(), memory) // self._bytes
-        self._present, self._pixels = content[: len(paths)], content[self._start :].reshape(self.shape)
-        if memory == 0:
-            self._present = np.zeros(len(paths), np.uint8)
+    def __init__(self, root: Path, paths: Sequence[str], size: int, cached: bool = True):
+        self.root, self.paths, self.shape = root, paths, (len(paths), size, size, 3)
         self._pool = ThreadPoolExecutor(resources.cores(), "decode")
+        self._bytes = size * size * 3
+        self._start = -(-len(paths) // mmap.PAGESIZE) * mmap.PAGESIZE  # A flag per image; pixels begin at a page.
+        stamps = [read_stamp(f"{root}/{path}") for path in paths]
+        name = digest_of(decode.VERSION, size, str(root), list(paths), stamps, BOOT_ID.read_text())
+        self._file, content = _open(name, self._start + len(paths) * self._bytes)
+        self._present, self._pixels = content[: len(paths)], content[self._start :].reshape(self.shape)
+        self._capacity = _available_bytes(self._file.fileno()) // self._bytes
+        if not cached:
+            self._present, self._capacity = np.zeros(len(paths), np.uint8), 0
 
     def __len__(self) -> int:
         return self.shape[0]
-
-    @property
-    def decoded(self) -> int:
-        """The number of images that are in the cache."""
-        return int(np.count_nonzero(self._present))
 
     def __getitem__(self, rows: np.ndarray) -> np.ndarray:
         """Return the images at these positions [k], uint8 [k, size, size, 3]."""
@@ -90,26 +82,16 @@ class ImageCache:
         return self._pixels if self._present[rows].all() else None
 
     def add(self, row: int) -> None:
-        """Decode an image into the cache; if it does not fit, decode it only to check the file.
-
-        Raises:
-            Exception: Whatever the decoder raises.
-        """
-        if row < self._capacity:
-            self._store(row, decode.decode_file(self._path(row), self.shape[1]))
-        else:
-            decode.decode_file(self._path(row), 1)
+        """Decode an image into the cache, if it fits; raises whatever the decoder raises."""
+        self._store(row, decode.decode_file(f"{self.root}/{self.paths[row]}", self.shape[1]))
 
     def is_missing(self, row: int) -> bool:
         """Return whether an image is not in the cache but `add` would keep it."""
         return row < self._capacity and not self._present[row]
 
-    def _path(self, row: int) -> str:
-        return f"{self.root}/{self.paths[row]}"
-
     def _decode(self, rows: np.ndarray, indices: np.ndarray, batch: np.ndarray) -> None:
         for i in indices:
-            batch[i] = decode.read_image(self._path(rows[i]), self.shape[1])
+            batch[i] = decode.read_image(f"{self.root}/{self.paths[rows[i]]}", self.shape[1])
             self._store(int(rows[i]), batch[i])
 
     def _store(self, row: int, pixels: np.ndarray) -> None:
@@ -125,8 +107,14 @@ class ImageCache:
             self._capacity = 0
 
 
-def _digest(*values) -> bytes:
-    return hashlib.blake2b(repr(values).encode(), digest_size=16).digest()
+def read_stamp(file: str) -> tuple[int, str]:
+    """Return a file's size in bytes, and its times and inode; (-1, "") if it is missing."""
+    try:
+        status = os.stat(file)
+    except OSError:
+        return -1, ""
+    # tar and `cp -p` keep modification times: two swapped folders may have the same ones, and the same sizes.
+    return status.st_size, f"{status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
 
 
 def _open(name: str, length: int) -> tuple[BinaryIO, np.ndarray]:
@@ -140,7 +128,7 @@ def _open(name: str, length: int) -> tuple[BinaryIO, np.ndarray]:
         # The map is never written to, but numpy exports memory to TensorFlow only if it is writable.
         return file, np.asarray(np.memmap(file, np.uint8, "r+"))
     except OSError as error:
-        raise LabError(f"cannot keep decoded images in {tempfile.gettempdir()} ({error.strerror}); "
+        raise LabError(f"cannot keep decoded images in {error.filename or tempfile.gettempdir()} ({error.strerror}); "
                        "set TMPDIR to a folder on a disk of this machine") from error
 
 
@@ -152,18 +140,16 @@ def _evict(folder: Path, name: str) -> None:
     with contextlib.suppress(FileNotFoundError):  # Another worker is doing the same.
         others = [(file.stat(), file) for file in folder.iterdir() if file.name != name]
         others.sort(key=lambda other: other[0].st_mtime)
-        while sum(_occupied(status) for status, _ in others) > shutil.disk_usage(folder).free:
+        while sum(_occupied_bytes(status) for status, _ in others) > shutil.disk_usage(folder).free:
             others.pop(0)[1].unlink()
 
 
-def _occupied(status: os.stat_result) -> int:
+def _occupied_bytes(status: os.stat_result) -> int:
     return status.st_blocks * 512  # For a sparse file, less than its length.
 
 
-def _available_bytes(descriptor: int, memory: int | None) -> int:
+def _available_bytes(descriptor: int) -> int:
     """Return the bytes that the open file may occupy in total."""
-    if memory is not None:
-        return memory
     disk = os.fstatvfs(descriptor)
-    free = disk.f_bavail * disk.f_frsize + _occupied(os.fstat(descriptor))
+    free = disk.f_bavail * disk.f_frsize + _occupied_bytes(os.fstat(descriptor))
     return min(psutil.virtual_memory().available, free) // 2

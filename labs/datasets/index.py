@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +19,9 @@ from labs.run.errors import LabError
 from labs.run.text import printable
 
 EXTENSIONS = {"jpg", "jpeg", "jpe", "jfif", "png", "gif", "bmp", "webp", "tif", "tiff", "ppm", "pgm"}
-STRAYS = ("/greg", "/RENAME2")
-"""A folder and a file in class folders of Caltech256; the embedded images have them too."""
 SUBSETS = {"train": "train", "training": "train", "test": "test", "testing": "test"}
 """Names of the folders of training and test images, in lower case."""
-_PART = re.compile(r"((images?|masks?|labels?|set|data|train(ing)?|test(ing)?|val(id(ation)?)?|dev|eval)([ _-]|$)?)+")
+_SUBSET = re.compile(r"((images?|masks?|labels?|set|data|train(ing)?|test(ing)?|val(id(ation)?)?|dev|eval)([ _-]|$)?)+")
 """Names of folders that hold a subset of a data set: "train", "test_images"; without a number at their end."""
 
 
@@ -53,8 +51,7 @@ def index_folder(root: str | os.PathLike) -> Index:
         root: The folder of the class folders.
 
     Raises:
-        LabError: There are fewer than two classes, they are subsets of a data set, a name is not UTF-8, or a folder
-            cannot be read.
+        LabError: There are fewer than two classes, they are subsets of a data set, or a folder cannot be read.
     """
     root = Path(root).absolute()
     skipped: dict[str, list[str]] = collections.defaultdict(list)
@@ -70,7 +67,7 @@ def index_folder(root: str | os.PathLike) -> Index:
             classes[name] = images
         else:
             skipped["no image directly in it"].append(name)
-    _check_classes(root, list(classes), bool(skipped.get("outside a class folder")))
+    _check_classes(root, list(classes))
     labels = np.repeat(np.arange(len(classes)), [len(images) for images in classes.values()])
     return Index(root, tuple(classes), list(itertools.chain(*classes.values())), labels, dict(skipped))
 
@@ -86,79 +83,44 @@ def _entries(folder: Path) -> list[tuple[str, str]]:
 
 
 def _kind(entry: os.DirEntry) -> str:
-    try:
-        if entry.name.startswith("."):
-            return "hidden"
-        if entry.is_file():
-            return "image" if _is_image(entry.name) else "not an image" if "." in entry.name else "no extension"
-        return "folder" if entry.is_dir() else "broken link or special file"
-    except OSError:  # A link to itself.
+    if entry.name.startswith("."):
+        return "hidden"
+    if entry.is_dir():
+        return "folder"
+    if not entry.is_file():
         return "broken link or special file"
+    return "image" if _is_image(entry.name) else "not an image" if "." in entry.name else "no extension"
 
 
 def _is_image(name: str) -> bool:
     return "." in name and name.rpartition(".")[2].lower() in EXTENSIONS
 
 
-def _check_classes(root: Path, names: list[str], images_outside: bool) -> None:
+def _check_classes(root: Path, names: list[str]) -> None:
     """Refuse a tree that cannot be classified, and say what to do.
-
-    Args:
-        root: The tree.
-        names: Its class folders.
-        images_outside: Whether it has images outside of them.
 
     Raises:
         LabError: The tree cannot be classified; the message names the cause and what to do.
     """
     if len(names) < 2:
         cause = (f"{printable(root)} has images of one class only ({printable(names[0])})" if names else
-                 f"the images are in {printable(root)} itself" if images_outside else
                  f"no images in the folders of {printable(root)}")
-        raise LabError(f"{cause}; {_cure(root)}")
-    if _are_subsets(names):  # As Kaggle's train and test1.
+        raise LabError(f"{cause}; {_suggest_folder(root)}")
+    stems = {name.lower().rstrip("0123456789 _-") for name in names}
+    if len(stems) > 1 and all(map(_SUBSET.fullmatch, stems)):  # As Kaggle's train and test1.
         folder = printable(root / next((name for name in names if name.lower().startswith("train")), names[0]))
         raise LabError(f"{' and '.join(map(printable, names))} in {printable(root)} are subsets of a data set, not "
                        f"classes; make a folder for each class in {folder}, move its images there, and use "
                        f"--data {folder}")
-    for name in names:
-        if name.encode(errors="replace").decode() != name:
-            raise LabError(f"the class folder {name!a} is not UTF-8; rename it")
 
 
-def _are_subsets(names: Collection[str]) -> bool:
-    stems = {name.lower().rstrip("0123456789 _-") for name in names}
-    return len(stems) > 1 and all(map(_PART.fullmatch, stems))
-
-
-def _cure(root: Path) -> str:
-    """Return what to do about a tree without class folders: which folder to name, if that is certain."""
-    first: dict[Path, str] = {}  # The first image of each folder; links are not followed, they may be circular.
-    for folder, inner, files in itertools.islice(os.walk(root), 10_000):
+def _suggest_folder(root: Path) -> str:
+    """Return what to do about a tree without class folders, from where its first deep image lies."""
+    for folder, inner, files in itertools.islice(os.walk(root), 10_000):  # It does not follow links.
         inner[:] = sorted(name for name in inner if not name.startswith("."))
-        if images := sorted(name for name in files if _is_image(name) and not name.startswith(".")):
-            first[Path(folder)] = images[0]
-    first.pop(root, None)
-    # Not below a training folder: the test beside it would be lost.
-    if root.name.lower() not in SUBSETS and (found := _class_folders(root, list(first))):
-        return f"are the class folders in {printable(found)}?"
-    deep = next((folder.relative_to(root) / image for folder, image in first.items() if folder.parent != root), None)
-    return (f"{printable(deep)} lies too deep: put all images of a class directly into one folder in {printable(root)}"
-            if deep else "put the images of each class into its own folder")
-
-
-def _class_folders(root: Path, folders: list[Path]) -> Path | None:
-    """Return the folder that surely is the one to name, given the folders of images below a path that is too high."""
-    if len(folders) < 2:
-        return None
-    top = Path(os.path.commonpath([folder.parent for folder in folders]))
-    children = {folder.relative_to(top).parts[0] for folder in folders}
-    if not _are_subsets(children):
-        return top if all(folder.parent == top for folder in folders) else None
-    if top != root and train_and_test_folders(top) and top not in {folder.parent for folder in folders}:
-        return top
-    train = [top / name for name in children if name.lower().startswith("train")]
-    return _class_folders(root, [folder for folder in folders if len(train) == 1 and train[0] in folder.parents])
+        if Path(folder).parent not in (root, root.parent) and any(map(_is_image, files)):
+            return f"are the class folders in {printable(Path(folder).parent)}? Then name that folder"
+    return "put the images of each class directly into its own folder"
 
 
 def train_and_test_folders(root: Path) -> dict[str, Path]:
@@ -200,34 +162,11 @@ def drop_images(index: Index, bad: Collection[str]) -> Index:
     Raises:
         LabError: A class would be left without images.
     """
-    if not bad:
-        return index
     keep = np.array([path not in bad for path in index.paths])
     labels = index.labels[keep]
-    emptied = np.flatnonzero(np.bincount(labels, minlength=len(index.class_names)) == 0)
-    if len(emptied):
+    if len(emptied := np.setdiff1d(index.labels, labels)):
         name = printable(index.class_names[emptied[0]])
         raise LabError(f"no image of class {name} can be decoded; repair its files or remove its folder")
     paths = [path for path in index.paths if path not in bad]
-    return dataclasses.replace(index, paths=paths, labels=labels, skipped=index.skipped | {"undecodable": sorted(bad)})
-
-
-def describe(index: Index) -> str:
-    """Return a few short lines on what the tree holds and what was skipped."""
-    counts = np.bincount(index.labels, minlength=len(index.class_names))
-    smallest, largest = (f"{counts[label]} in {printable(index.class_names[label])}"
-                         for label in (counts.argmin(), counts.argmax()))
-    sizes = f"from {smallest} to {largest}" if counts.min() < counts.max() else f"{counts[0]} in each"
-    lines = [f"{len(index)} images in {len(index.class_names)} classes ({sizes})"]
-    strays = [name for names in index.skipped.values() for name in names if name.endswith(STRAYS)]
-    if strays:
-        lines.append(f"left out as intended, strays of Caltech256: {summarize(strays)}")
-    for reason, names in sorted(index.skipped.items()):
-        if others := [name for name in names if name not in strays]:
-            lines.append(f"left out, {reason}: {summarize(others)}")
-    return "\n".join(lines)
-
-
-def summarize(names: Sequence[str]) -> str:
-    """Return the number of names and the first of them: "5 (a, b, c, ...)"."""
-    return f"{len(names)} ({', '.join(map(printable, names[:3]))}{', ...' if len(names) > 3 else ''})"
+    skipped = index.skipped | ({"undecodable": sorted(bad)} if bad else {})
+    return dataclasses.replace(index, paths=paths, labels=labels, skipped=skipped)

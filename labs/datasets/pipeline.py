@@ -32,32 +32,28 @@ def train_batches(images: np.ndarray | ImageCache, labels: np.ndarray, shard: Sh
         seed: The same on all workers.
         first_step: Step to start from, to continue in the middle of an epoch.
     """
-    read = _reader(images, labels, shard.rows)
+    read = _make_reader(images, labels, shard.rows)
     columns = [shard.rows, shard.weights]
     if augment:
         columns.append(random_params(len(images), seed, epoch)[shard.rows])
 
     def batch(rows, weights, params=None):
         x, y = read(rows)
-        return _augmented(x, params, augment) if augment else x, y, weights
+        return _apply_augment(x, params, augment) if augment else x, y, weights
 
     steps = tf.data.Dataset.from_tensor_slices(tuple(column[first_step:] for column in columns))
     # Interpolation can take longer than a step, so two batches are made in parallel; their order is kept.
-    return _mapped(steps, batch, parallel=AHEAD if augment and augment.interpolates else None)
+    return _map_in_background(steps, batch, parallel=AHEAD if augment and augment.interpolates else None)
 
 
 def eval_batches(images: np.ndarray | ImageCache, labels: np.ndarray, positions: np.ndarray,
                  batch_size: int) -> tf.data.Dataset:
     """Return batches (x, y) of the images at these positions, in order; the last batch may be smaller.
 
-    Args:
-        images: uint8 [n, height, width, channels].
-        labels: [n].
-        positions: Positions of the images to evaluate [k]; a worker's are `positions[rank::size]`.
-        batch_size: Images per batch.
+    A worker evaluates `positions[rank::size]`.
     """
     steps = tf.data.Dataset.from_tensor_slices(positions).batch(batch_size)
-    return _mapped(steps, _reader(images, labels, positions))
+    return _map_in_background(steps, _make_reader(images, labels, positions))
 
 
 def lab_error(error: tf.errors.OpError) -> LabError | None:
@@ -66,7 +62,7 @@ def lab_error(error: tf.errors.OpError) -> LabError | None:
     return LabError(match[1]) if match else None
 
 
-def _mapped(steps: tf.data.Dataset, batch: Callable, parallel: int | None = None) -> tf.data.Dataset:
+def _map_in_background(steps: tf.data.Dataset, batch: Callable, parallel: int | None = None) -> tf.data.Dataset:
     """Apply `batch` to each element in the background, a few batches ahead."""
     options = tf.data.Options()  # Each of these saves time at the start or the end of an epoch.
     options.autotune.enabled = False
@@ -76,7 +72,7 @@ def _mapped(steps: tf.data.Dataset, batch: Callable, parallel: int | None = None
     return batches.with_options(options)
 
 
-def _reader(images: np.ndarray | ImageCache, labels: np.ndarray, positions: np.ndarray) -> Callable:
+def _make_reader(images: np.ndarray | ImageCache, labels: np.ndarray, positions: np.ndarray) -> Callable:
     """Return a function that reads images and labels at rows [k].
 
     If the images are in memory, TensorFlow gathers them there; only otherwise is Python called. For the small models of
@@ -96,18 +92,19 @@ def _reader(images: np.ndarray | ImageCache, labels: np.ndarray, positions: np.n
     return read
 
 
-def _augmented(x, params, augment: Augment):
+def _apply_augment(x, params, augment: Augment):
     """Augment images [k, height, width, channels] by their random parameters [k, 5]."""
     # TensorFlow never frees what a Python function refers to. A captured array would leak memory in each epoch.
     if augment.interpolates:
         height, width = x.shape[1:3]
         transforms = tf.numpy_function(lambda params: matrices(params, augment, height, width), [params], tf.float32)
-        return _transformed(x, transforms)
+        return transform(x, transforms)
     moved = tf.numpy_function(lambda x, params: flip_and_shift(x, params, augment), [x, params], x.dtype)
     moved.set_shape(x.shape)
     return moved
 
 
-def _transformed(x, transforms):
+def transform(x, transforms):
+    """Return images [k, height, width, channels] with their coordinates transformed by `matrices` [k, 8]."""
     return tf.raw_ops.ImageProjectiveTransformV3(images=x, transforms=transforms, output_shape=x.shape[1:3],
                                                  fill_value=0.0, interpolation="BILINEAR", fill_mode="NEAREST")

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from labs.datasets.index import Index, summarize
+from labs.datasets.index import Index
 from labs.run.errors import LabError
 from labs.run.text import printable
 
@@ -38,8 +38,7 @@ class Split(NamedTuple):
     test: np.ndarray
 
 
-def split_images(images: Index | tuple[Sequence[str], np.ndarray], test_split: float, validation_split: float,
-                 seed: int) -> Split:
+def split_images(images: Index, test_split: float, validation_split: float, seed: int) -> Split:
     """Hold out test images, then validation images from the rest, per class and the same in every job.
 
     An image whose point is below `test_split` is a test image, and so on. So an image keeps its subset when others are
@@ -47,7 +46,7 @@ def split_images(images: Index | tuple[Sequence[str], np.ndarray], test_split: f
     numbered files, and on average for other names.
 
     Args:
-        images: An index, or ids [n] and labels [n] of images that are not files.
+        images: Names and classes of the images, which need not be files. File extensions do not count.
         test_split: Share of all images.
         validation_split: Share of the images that are not test images.
         seed: Another seed, another split.
@@ -58,48 +57,30 @@ def split_images(images: Index | tuple[Sequence[str], np.ndarray], test_split: f
     if not (0 <= test_split < 1 and 0 <= validation_split < 1):
         raise LabError(f"test_split {test_split} or validation_split {validation_split} is not a fraction; "
                        "give at least 0 and less than 1")
-    names, labels = (images.paths, images.labels) if isinstance(images, Index) else (images[0], np.asarray(images[1]))
-    classes = [images.class_names[label] if isinstance(images, Index) else str(label) for label in labels.tolist()]
-    points = _points(names, classes, seed)
+    offsets: dict[tuple, int] = {}
+    points = np.fromiter((_point(name, images.class_names[label], seed, offsets)
+                          for name, label in zip(images.paths, images.labels.tolist(), strict=True)),
+                         np.uint64, len(images))
     in_test = points < _threshold(test_split)
     held_out = points < _threshold(test_split + (1 - test_split) * validation_split)
     split = Split(*map(np.flatnonzero, (~held_out, held_out & ~in_test, in_test)))
-    missing = np.setdiff1d(labels, labels[split.train])
-    if len(missing):
-        name = classes[int(np.flatnonzero(labels == missing[0])[0])]
-        raise LabError(f"class {printable(name)} is left without training images; add some or lower "
-                       f"test_split {test_split} or validation_split {validation_split}")
+    if len(missing := np.setdiff1d(images.labels, images.labels[split.train])):
+        raise LabError(f"class {printable(images.class_names[missing[0]])} is left without training images; add some "
+                       f"or lower test_split {test_split} or validation_split {validation_split}")
     for subset, share, held in (("test", test_split, split.test), ("validation", validation_split, split.validation)):
         if share and not len(held):
-            raise LabError(f"{subset}_split {share} holds out none of {len(labels)} images; "
+            raise LabError(f"{subset}_split {share} holds out none of {len(images)} images; "
                            "use more images, or a larger share")
     return split
 
 
-def classes_not_held_out(split: Split, index: Index) -> str:
-    """Return a line that names the classes too small to have validation or test images; "" if there are none."""
-    lines = []
-    for subset, positions in (("validation", split.validation), ("test", split.test)):
-        missing = np.setdiff1d(index.labels, index.labels[positions]) if len(positions) else ()
-        if len(missing):
-            lines.append(f"no {subset} image of {summarize([index.class_names[label] for label in missing])}")
-    return "; ".join(lines)
-
-
-def _points(names: Sequence[str], class_names: Iterable[str], seed: int) -> np.ndarray:
-    """Return each image's point of [0, 1) in units of 2^-64, uint64 [n]; file extensions do not count."""
-    offsets: dict[tuple, int] = {}
-    points = (_point(name, class_name, seed, offsets) for name, class_name in zip(names, class_names, strict=True))
-    return np.fromiter(points, np.uint64, len(names))
-
-
 def _threshold(share: float) -> np.uint64:
-    """Return the end of [0, share) in the units of `_points`."""
+    """Return the end of [0, share) in units of 2^-64."""
     return np.uint64(min(int(share * ONE), ONE - 1))
 
 
 def _point(name: str, class_name: str, seed: int, offsets: dict[tuple, int]) -> int:
-    """Return the offset of the name's group plus its last number times the golden ratio, modulo 1.
+    """Return the offset of the name's group plus its last number times the golden ratio, modulo 1, times 2^64.
 
     Args:
         offsets: Cache of the offsets computed so far: numbered files of one group share theirs.

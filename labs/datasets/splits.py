@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 
-from labs.datasets import index, registry, verify
-from labs.datasets.arrays import Arrays, aligned, digest_of, read_wiki
+from labs.datasets import index, verify
+from labs.datasets.arrays import Arrays, align, digest_of, read_wiki
 from labs.datasets.image_cache import ImageCache
-from labs.datasets.split import classes_not_held_out, split_images
+from labs.datasets.split import Split, split_images
 from labs.run.errors import LabError
+from labs.run.text import printable
 
 NOISE = 1024
 """Largest number of different random images."""
@@ -35,9 +34,8 @@ class Subset:
 
     def __post_init__(self):
         if isinstance(self.images, np.ndarray):
-            object.__setattr__(self, "images", aligned(self.images))  # No copy if `arrays` has read them.
-        data = self.data or digest_of(getattr(self.images, "digest", self.images), self.labels)
-        object.__setattr__(self, "data", data)
+            object.__setattr__(self, "images", align(self.images))  # No copy if `arrays` has read them.
+        object.__setattr__(self, "data", self.data or digest_of(self.images, self.labels))
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -78,10 +76,8 @@ def from_folder(root: Path, image_size: int, test_split: float, validation_split
     Raises:
         LabError: There are fewer than two classes, too many undecodable images, or the shares do not fit the classes.
     """
-    everything = index.index_folder(root)
-    tree = _decoded(everything, image_size)
-    split = split_images(tree.sound, test_split, validation_split, seed)
-    return _splits(everything, tree, split, classes_not_held_out(split, tree.sound))
+    tree = _Tree(index.index_folder(root), image_size)
+    return tree.to_splits(split_images(tree.sound, test_split, validation_split, seed))
 
 
 def from_tree(root: Path, image_size: int, test_split: float, validation_split: float, seed: int) -> Splits:
@@ -92,65 +88,62 @@ def from_tree(root: Path, image_size: int, test_split: float, validation_split: 
     """
     if not index.train_and_test_folders(root):
         return from_folder(root, image_size, test_split, validation_split, seed)
-    everything = index.index_train_and_test(root)
-    tree = _decoded(everything, image_size)
+    tree = _Tree(index.index_train_and_test(root), image_size)
     is_test = index.in_test(tree.sound)
     rest = np.flatnonzero(~is_test)
     names = [tree.sound.paths[row] for row in rest]
-    split = split_images((names, tree.sound.labels[rest]), 0.0, validation_split, seed)
-    subsets = rest[split.train], rest[split.validation], np.flatnonzero(is_test)
-    counts = zip(map(len, subsets), ("training", "validation", "test"), strict=True)
-    return _splits(everything, tree, subsets, f"{', '.join(f'{count} {name}' for count, name in counts)} images")
+    split = _split_numbered(names, tree.sound.labels[rest], 0.0, validation_split, seed)
+    return tree.to_splits(Split(rest[split.train], rest[split.validation], np.flatnonzero(is_test)))
 
 
-class _Decoded(NamedTuple):
-    """A tree whose images have been checked."""
-
-    images: ImageCache
-    """All images, including those that cannot be decoded."""
-    sound: index.Index
-    """The decodable images."""
-    rows: np.ndarray
-    """Positions of the decodable images among all images, int64."""
-    found: verify.Checked
+def _split_numbered(names: list[str], labels: np.ndarray, test_split: float, validation_split: float,
+                    seed: int) -> Split:
+    """Split images by the numbers of their classes: a class's name has no effect."""
+    classes = tuple(map(str, range(labels.max() + 1)))
+    return split_images(index.Index(Path(), classes, names, labels, {}), test_split, validation_split, seed)
 
 
-def _decoded(everything: index.Index, image_size: int, memory: int | None = None) -> _Decoded:
-    """Decode each image once, to check the file, and cache it for training."""
-    images = ImageCache(everything.root, everything.paths, image_size, memory)
-    found = verify.check_images(everything, images.add, images.is_missing)
-    rows = np.flatnonzero([path not in found.bad for path in everything.paths])
-    return _Decoded(images, index.drop_images(everything, found.bad), rows, found)
+class _Tree:
+    """A tree whose images have been checked, each decoded once and cached for training."""
+
+    def __init__(self, everything: index.Index, image_size: int, cached: bool = True):
+        self.images = ImageCache(everything.root, everything.paths, image_size, cached)
+        checked = verify.check_images(everything, self.images)
+        self.labels, self.digest = everything.labels, checked.digest
+        self.sound = index.drop_images(everything, checked.bad)
+        """The decodable images."""
+        self.rows = np.flatnonzero([path not in checked.bad for path in everything.paths])
+        """Their positions among all images, int64."""
+
+    def to_splits(self, split: Split) -> Splits:
+        """Return the subsets; the split has positions in the decodable images."""
+        train, validation, test = (Subset(self.images, self.labels, self.rows[positions], self.digest)
+                                   for positions in split)
+        return Splits(train, validation, test, self.sound.class_names, _describe(self.sound, split))
 
 
-def _splits(everything: index.Index, tree: _Decoded, positions: Sequence[np.ndarray], remark: str) -> Splits:
-    """Return the three subsets of a tree, given as positions in its decodable images."""
-    train, validation, test = (Subset(tree.images, everything.labels, tree.rows[each], tree.found.digest)
-                               for each in positions)
-    lines = [index.describe(tree.sound)]
-    if tree.found.contradictory:
-        lines.append(f"identical images in two classes: {index.summarize(tree.found.contradictory)}")
-    return Splits(train, validation, test, tree.sound.class_names, "\n".join(lines + [remark] * bool(remark)))
+def _describe(tree: index.Index, split: Split) -> str:
+    """Return lines on what a tree holds, what was left out, and which classes are too small to hold out images."""
+    counts = np.bincount(tree.labels, minlength=len(tree.class_names))
+    smallest, largest = (f"{counts[label]} in {printable(tree.class_names[label])}"
+                         for label in (counts.argmin(), counts.argmax()))
+    sizes = f"from {smallest} to {largest}" if counts.min() < counts.max() else f"{counts[0]} in each"
+    lines = [f"{len(tree)} images in {len(tree.class_names)} classes ({sizes}); {_count(split)} images"]
+    lines += [f"left out, {reason}: {_summarize(names)}" for reason, names in sorted(tree.skipped.items())]
+    for subset, positions in (("validation", split.validation), ("test", split.test)):
+        missing = np.setdiff1d(tree.labels, tree.labels[positions]) if len(positions) else ()
+        if len(missing):
+            lines.append(f"no {subset} image of {_summarize([tree.class_names[label] for label in missing])}")
+    return "\n".join(lines)
 
 
-def training_images(name: str, data: str, config: Any) -> int:
-    """Return the most training images that a data set can have, as far as that is known without reading an image.
+def _count(split: Split) -> str:
+    return f"{len(split.train)} training, {len(split.validation)} validation and {len(split.test)} test"
 
-    Args:
-        name: A name in the registry.
-        data: As for `locate`.
-        config: A lab's Config; the shares of its split and its seed are used, where it has them.
 
-    Raises:
-        LabError: The data set is not there, or cannot be split.
-    """
-    root, dataset = registry.locate(name, data), registry.get(name)
-    if not dataset.image_tree:
-        return sys.maxsize
-    if "Test" in dataset.required and index.train_and_test_folders(root):
-        return int((~index.in_test(index.index_train_and_test(root))).sum())
-    test_split, validation_split = (getattr(config, share, 0.0) for share in ("test_split", "validation_split"))
-    return len(split_images(index.index_folder(root), test_split, validation_split, config.seed).train)
+def _summarize(names: Sequence[str]) -> str:
+    """Return the number of names and the first of them: "5 (a, b, c, ...)"."""
+    return f"{len(names)} ({', '.join(map(printable, names[:3]))}{', ...' if len(names) > 3 else ''})"
 
 
 def from_arrays(arrays: Arrays, validation_split: float, seed: int) -> Splits:
@@ -164,13 +157,13 @@ def from_arrays(arrays: Arrays, validation_split: float, seed: int) -> Splits:
     Raises:
         LabError: The share does not fit the classes.
     """
-    ids = [str(number) for number in range(len(arrays.train_labels))]
-    split = split_images((ids, arrays.train_labels), 0.0, validation_split, seed)
+    names = [str(number) for number in range(len(arrays.train_labels))]
+    split = _split_numbered(names, arrays.train_labels, 0.0, validation_split, seed)
     train, validation = (Subset(arrays.train_images, arrays.train_labels, positions, arrays.digest)
                          for positions in (split.train, split.validation))
     test = Subset(arrays.test_images, arrays.test_labels, np.arange(len(arrays.test_labels)), arrays.digest)
-    text = f"{len(train)} training, {len(validation)} validation and {len(test)} test images"
-    return Splits(train, validation, test, arrays.class_names, f"{text} of {len(arrays.class_names)} classes")
+    text = f"{_count(split._replace(test=test.positions))} images of {len(arrays.class_names)} classes"
+    return Splits(train, validation, test, arrays.class_names, text)
 
 
 def from_faces(root: Path, image_size: int, test_split: float, validation_split: float, seed: int,
@@ -193,15 +186,14 @@ def from_faces(root: Path, image_size: int, test_split: float, validation_split:
     if not faces.paths:
         raise LabError(f"none of the {rows} faces of {root} can be used; fetch or copy the data set again")
     everything = index.Index(root, ("face",), faces.paths, np.zeros(len(faces.paths), np.int64), {})
-    tree = _decoded(everything, image_size, memory=None if cached else 0)
-    split = split_images((tree.sound.paths, tree.sound.labels), test_split, validation_split, seed)
+    tree = _Tree(everything, image_size, cached)
+    split = _split_numbered(tree.sound.paths, tree.sound.labels, test_split, validation_split, seed)
     ages = faces.ages.astype(np.float32)
     left_out = faces.left_out | {"undecodable": len(everything) - len(tree.sound)}
     text = (f"{len(tree.sound)} faces of {rows}, aged {ages[tree.rows].min():.0f} to {ages[tree.rows].max():.0f}; "
             f"left out: {', '.join(f'{count} {reason}' for reason, count in left_out.items())}")
-    data = digest_of(tree.found.digest, ages)
-    train, validation, test = (Subset(tree.images, ages, tree.rows[positions], data) for positions in split)
-    return Splits(train, validation, test, (), text)
+    tree.labels, tree.digest = ages, digest_of(tree.digest, ages)
+    return dataclasses.replace(tree.to_splits(split), class_names=(), description=text)
 
 
 def from_noise(count: int, image_size: int, seed: int) -> Splits:
@@ -215,7 +207,7 @@ def from_noise(count: int, image_size: int, seed: int) -> Splits:
         seed: Seed of images and ages.
     """
     different = min(count, NOISE)
-    images = aligned(np.random.default_rng(seed).integers(0, 256, (different, image_size, image_size, 3), np.uint8))
+    images = align(np.random.default_rng(seed).integers(0, 256, (different, image_size, image_size, 3), np.uint8))
     ages = np.random.default_rng(seed).integers(0, 101, different).astype(np.float32)
     train, validation, test = (Subset(images, ages, each, "noise")
                                for each in (np.arange(count) % different, np.arange(0), np.arange(0)))

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from labs.datasets.generated_images import face, fruit, generator, scene
-from labs.datasets.locks import make_once
-from labs.run import atomic, paths
+from labs.datasets.locks import make_folder_once
+from labs.run import paths
 
 GREEN, BLUE, GREY, BROWN = (90, 130, 70), (110, 150, 200), (130, 130, 130), (130, 95, 60)
 RED, YELLOW, WHITE, BLACK = (190, 60, 50), (220, 180, 60), (225, 225, 215), (50, 50, 55)
@@ -141,7 +141,7 @@ def _imdb_wiki(home: Path, count: int = 500) -> None:
         (home / f"{k % 100:02d}").mkdir(exist_ok=True)
         (home / row["full_path"]).write_bytes(file.getvalue()[: _add_fault(row, k)])
         rows.append(row)
-    _write_wiki_mat(home / "wiki.mat", rows)
+    write_wiki_mat(home / "wiki.mat", rows)
 
 
 def _add_fault(row: dict, k: int) -> int | None:
@@ -157,7 +157,7 @@ def _add_fault(row: dict, k: int) -> int | None:
     return {47: 0, 97: 700}.get(k % 100)  # An empty file, a truncated one.
 
 
-def _write_wiki_mat(path: Path, rows: list[dict]) -> None:
+def write_wiki_mat(path: Path, rows: list[dict]) -> None:
     from scipy.io import savemat
 
     wiki = {}
@@ -190,12 +190,7 @@ def make_synthetic(name: str) -> Path:
     Args:
         name: A name in the registry.
     """
-    home = synthetic_folder(name)
-    with make_once(home, home.with_suffix(".lock"), f"generating the synthetic {name}") as missing:
-        if missing:
-            with atomic.folder(home) as fresh:
-                MAKERS[name](fresh)
-    return home
+    return make_folder_once(synthetic_folder(name), f"generating the synthetic {name}", MAKERS[name])
 
 
 def synthetic_folder(name: str) -> Path:

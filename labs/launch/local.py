@@ -20,9 +20,6 @@ from labs.run.errors import Interrupted, LabError
 from labs.run.options import Options
 from labs.run.text import plural
 
-FEWEST = 256
-"""Every embedded data set has more training images; for a step of at most this many, its index need not be read."""
-
 
 class InterruptedAfterRecord(Interrupted):
     """A run was interrupted just after it had written its record: there is nothing to resume."""
@@ -110,11 +107,10 @@ def _refuse_config(lab: Lab, config: Any, workers: int) -> None:
         LabError: The workers could not run this Config; the message names the cause.
     """
     lab.check(config, workers)
-    data, step = getattr(config, "data", "embedded"), getattr(config, "batch_size", 1) * workers
-    if lab.data_set and (data != "embedded" or step > FEWEST):
-        from labs.datasets import sharding, splits
+    if lab.data_set and (data := getattr(config, "data", "embedded")) != "embedded":
+        from labs.datasets import registry
 
-        sharding.refuse_large_batch(step, splits.training_images(lab.data_set, data, config))
+        registry.locate(lab.data_set, data)
 
 
 def _to_resume(lab: Lab, arguments: Sequence[str], workers: int, oversubscribe: bool) -> str:

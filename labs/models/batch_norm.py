@@ -19,7 +19,6 @@ class BatchNorm(tf.keras.layers.Layer):
         self.together = together
 
     def build(self, shape):
-        """Create scale and offset, one number per channel each."""
         self.gamma = self.add_weight(shape=(shape[-1],), initializer="ones", name="gamma")
         self.beta = self.add_weight(shape=(shape[-1],), initializer="zeros", name="beta")
 
@@ -33,5 +32,4 @@ class BatchNorm(tf.keras.layers.Layer):
         return (images - mean) * tf.math.rsqrt(square - mean * mean + 1e-3) * self.gamma + self.beta
 
     def compute_output_shape(self, shape):
-        """Return the shape of the input."""
         return shape

@@ -28,13 +28,7 @@ def cifar_cnn(classes: int = 10, width: int = 16, units: int = 256) -> tf.keras.
 
 
 def cifar_cnn_bn(classes: int = 10) -> tf.keras.Model:
-    """Return a network of three convolutions with batch norm, which tolerates higher learning rates than cifar_cnn.
-
-    Input uint8 [batch, 32, 32, 3], output probabilities [batch, classes].
-
-    Args:
-        classes: Number of classes.
-    """
+    """Return `cifar_cnn` with batch norm and no hidden layer, which tolerates higher learning rates."""
     network = [layers.Input((32, 32, 3), dtype="uint8"), layers.Rescaling(1 / 127.5, offset=-1)]
     for channels in (16, 32, 64):
         network += [layers.Conv2D(channels, 3, strides=2, padding="same", use_bias=False),
@@ -61,15 +55,7 @@ def resnet10(classes: int = 10) -> tf.keras.Model:
 
 
 def _resnet(name: str, classes: int, width: int, stride: int, blocks: Sequence[tuple[int, int]]) -> tf.keras.Model:
-    """Return a convolution, residual blocks, global average pooling and a softmax layer.
-
-    Args:
-        name: Name of the model.
-        classes: Number of classes.
-        width: Channels of the first convolution.
-        stride: Stride of the first convolution.
-        blocks: Channels and stride of each block.
-    """
+    """Return a convolution, residual blocks (channels and stride of each), average pooling and a softmax layer."""
     images = layers.Input((32, 32, 3), dtype="uint8")
     x = layers.Rescaling(1 / 127.5, offset=-1)(images)
     x = layers.ReLU()(_convolution(x, width, 3, stride))

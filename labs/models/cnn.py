@@ -9,32 +9,27 @@ import tensorflow as tf
 layers = tf.keras.layers
 
 
-def mnist_cnn(image_shape: tuple[int, int, int] = (28, 28, 1), classes: int = 10, units: int = 128) -> tf.keras.Model:
+def mnist_cnn(units: int = 128) -> tf.keras.Model:
     """Return the two-convolution network of Horovod's Keras MNIST example, which report M uses.
 
-    Input uint8 [batch, 28, 28, 1], output probabilities [batch, classes]; 1,199,882 parameters.
+    Input uint8 [batch, 28, 28, 1], output probabilities [batch, 10]; 1,199,882 parameters.
 
     Args:
-        image_shape: Height, width and channels.
-        classes: Number of classes.
         units: Outputs of the first dense layer. It has nearly all parameters, and the convolutions nearly all of the
             computation: more units mean more bytes to exchange for about the same computation.
     """
-    return tf.keras.Sequential(
-        [
-            layers.Input(image_shape, dtype="uint8"),
-            layers.Rescaling(1 / 255),
-            layers.Conv2D(32, 3, activation="relu"),
-            layers.Conv2D(64, 3, activation="relu"),
-            layers.MaxPooling2D(2),
-            layers.Dropout(0.25),
-            layers.Flatten(),
-            layers.Dense(units, activation="relu"),
-            layers.Dropout(0.5),
-            layers.Dense(classes, activation="softmax"),
-        ],
-        name="mnist_cnn",
-    )
+    return tf.keras.Sequential([
+        layers.Input((28, 28, 1), dtype="uint8"),
+        layers.Rescaling(1 / 255),
+        layers.Conv2D(32, 3, activation="relu"),
+        layers.Conv2D(64, 3, activation="relu"),
+        layers.MaxPooling2D(2),
+        layers.Dropout(0.25),
+        layers.Flatten(),
+        layers.Dense(units, activation="relu"),
+        layers.Dropout(0.5),
+        layers.Dense(10, activation="softmax"),
+    ], name="mnist_cnn")
 
 
 def photo_cnn(image_size: int, classes: int, width: int = 16,

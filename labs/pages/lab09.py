@@ -14,9 +14,9 @@ import numpy as np
 from PIL import Image
 
 from labs.datasets import synthetic
-from labs.datasets.locks import make_once
+from labs.datasets.locks import make_folder_once
 from labs.pages import plots
-from labs.run import atomic, paths
+from labs.run import paths
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,12 +45,7 @@ def leaky_tree() -> Path:
 
 
 def _make_tree(name: str, write: Callable[[Path], None]) -> Path:
-    home = paths.data_dir() / name
-    with make_once(home, home.with_suffix(".lock"), f"generating {name}") as missing:
-        if missing:
-            with atomic.folder(home) as fresh:
-                write(fresh)
-    return home
+    return make_folder_once(paths.data_dir() / name, f"generating {name}", write)
 
 
 def _write_leaky(home: Path) -> None:

@@ -15,11 +15,6 @@ def _own_caches(tmp_path, tmp_path_factory, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("tmp")))
 
 
-@pytest.fixture(scope="session")
-def caltech(samples):
-    return samples / "caltech-sample" / "256_ObjectCategories"
-
-
 @pytest.fixture
 def tree(tmp_path):
     """Make a tree of small pictures: tree({"cat": 3, "dog": 2}) has cat/0001.png to dog/0002.png."""

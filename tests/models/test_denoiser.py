@@ -10,12 +10,7 @@ from labs import lab06_memory as lab
 from labs.models.denoising import Noise, denoiser, denoising_error, identity, psnr
 
 
-@pytest.fixture(autouse=True)
-def _one_seed():
-    tf.keras.utils.set_random_seed(3)
-
-
-def pictures(count: int = 6, side: int = 12) -> np.ndarray:
+def images(count: int = 6, side: int = 12) -> np.ndarray:
     return np.random.default_rng(0).integers(0, 256, (count, side, side, 3), dtype=np.uint8)
 
 
@@ -37,8 +32,8 @@ def test_it_begins_as_the_identity():
         np.testing.assert_array_equal(network(noisy), noisy)
 
 
-def test_noise_belongs_to_the_picture_and_has_its_level():
-    clean = tf.cast(pictures(64, 32), tf.float32) / 255
+def test_noise_belongs_to_the_image_and_has_its_level():
+    clean = tf.cast(images(64, 32), tf.float32) / 255
     layer = Noise(25, seed=1)
     noise = (layer(clean) - clean).numpy()
     assert noise.std() == pytest.approx(25 / 255, rel=0.02)
@@ -48,10 +43,10 @@ def test_noise_belongs_to_the_picture_and_has_its_level():
     assert not np.array_equal(Noise(25, seed=2)(clean) - clean, noise)
 
 
-def test_error_and_psnr_are_those_of_the_pictures():
-    network, shown = denoiser(12, 4, 3), pictures()
-    error = denoising_error(network, 25, seed=1)(shown)
-    clean = shown / 255
+def test_error_and_psnr_are_those_of_the_images():
+    network, given = denoiser(12, 4, 3), images()
+    error = denoising_error(network, 25, seed=1)(given)
+    clean = given / 255
     cleaned = network(Noise(25, 1)(tf.constant(clean, tf.float32)))
     right = ((cleaned - clean) ** 2).numpy().mean((1, 2, 3))
     np.testing.assert_allclose(error[:, 0], right, rtol=1e-4)
@@ -68,7 +63,7 @@ def test_computing_again_gives_the_same_gradients():
         @tf.function
         def step(model=model):
             with tf.GradientTape() as tape:
-                loss = tf.reduce_mean(model(pictures()))
+                loss = tf.reduce_mean(model(images()))
             return tape.gradient(loss, model.trainable_variables)
 
         gradients.append(step())

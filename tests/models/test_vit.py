@@ -1,4 +1,4 @@
-"""Vision transformers have the published sizes, and learn."""
+"""Vision transformers have the published sizes."""
 
 from __future__ import annotations
 
@@ -20,23 +20,11 @@ def test_the_order_of_the_patches_matters():
     """Without positions, a transformer would see a bag of patches."""
     tf.keras.utils.set_random_seed(1)
     model = vit(32, 10, 48, 2, 3, patch_size=8)
-    pictures = np.random.default_rng(0).integers(0, 256, (4, 32, 32, 3), dtype=np.uint8)
-    moved = np.roll(pictures, 8, axis=2)
-    assert model(pictures).shape == (4, 10)
-    assert not np.allclose(model(pictures), model(moved), atol=1e-4)
-    np.testing.assert_allclose(np.sum(model(pictures), axis=1), 1, rtol=1e-5)
-
-
-@pytest.mark.slow
-def test_it_learns_and_can_be_cloned():
-    tf.keras.utils.set_random_seed(1)
-    model = tf.keras.models.clone_model(vit(16, 2, 32, 1, 2, patch_size=8))
-    pictures = np.random.default_rng(0).integers(0, 256, (64, 16, 16, 3), dtype=np.uint8)
-    pictures[:32, :8] //= 4  # One class is dark above.
-    labels = np.repeat([0, 1], 32)
-    model.compile(tf.keras.optimizers.Adam(0.003), "sparse_categorical_crossentropy", metrics=["accuracy"])
-    model.fit(pictures, labels, epochs=15, verbose=0)
-    assert model.evaluate(pictures, labels, verbose=0)[1] > 0.9
+    images = np.random.default_rng(0).integers(0, 256, (4, 32, 32, 3), dtype=np.uint8)
+    moved = np.roll(images, 8, axis=2)
+    assert model(images).shape == (4, 10)
+    assert not np.allclose(model(images), model(moved), atol=1e-4)
+    np.testing.assert_allclose(np.sum(model(images), axis=1), 1, rtol=1e-5)
 
 
 @pytest.mark.parametrize("wrong", [(33, 48, 3), (32, 48, 5)])
