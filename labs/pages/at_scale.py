@@ -28,7 +28,7 @@ StepSeconds = float | Sequence[float] | np.ndarray
 SAVE_SECONDS = 0.07
 """A checkpoint of 47 MB on a local disk; training waits for it. Measured: docs/speed.md, "Saving"."""
 RESTART_SECONDS = 4.0
-"""From a worker's death to the first step of the resumed run, without a queue. Measured by lab 12: docs/elastic.md."""
+"""From a worker's death to the first step of the resumed run, without a queue. Measured: docs/reliability.md."""
 NODE_MTBF_HOURS = 54 * 24 * (16384 / 8) / 419
 """Mean time between failures of a node of 8 GPUs: 6,335 hours, nine months.
 

@@ -24,8 +24,8 @@ from tests.tools.cluster.client import ending
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PARSED = {
-    r"labs (run .*(--data DIR|--norm group|--resume)|run lab12_elastic$|launch )|horovodrun |papermill ":
-        "tests of labs, workers and notebooks run the like; tests/docs/test_own_script.py runs labs launch",
+    r"labs (run .*(--data DIR|--norm group|--resume)|launch )|horovodrun ":
+        "tests of labs and workers run the like; tests/docs/test_own_script.py runs labs launch",
     r"labs handin ": "writes a file into the clone; tests/exercises/test_hand_ins.py runs it",
     r"labs grade |git archive ": "needs hand-ins, or writes into the clone; tests/tools/grade has the like",
     r"labs watch$": "needs a running run; tests/tools/watch starts one",
@@ -66,7 +66,7 @@ def commands() -> Iterator[str]:
     """Yield the commands of all pages outside a cluster: those of shell blocks, and those in the text."""
     for page in PAGES:
         yield from split(page)[0]
-        programs = "labs run|labs sweep|sbatch|mpirun|horovodrun|papermill"
+        programs = "labs run|labs sweep|sbatch|mpirun|horovodrun"
         yield from re.findall(rf"`((?:{programs}) [^`\n]*lab\d\d_[^`\n]*)`", page.read_text())
 
 
@@ -180,7 +180,7 @@ def test_the_others_are_parsed(shell, capsys):
         elif words[:2] == ["labs", "data"]:
             commands_of_labs.dispatch(["data", "list"])
             assert words[-1] in capsys.readouterr().out
-        elif words[0] in ("horovodrun", "papermill"):
+        elif words[0] == "horovodrun":
             assert any((ROOT / word).is_file() or word.removeprefix("labs.") in catalogue.lab_names() for word in words)
 
 
