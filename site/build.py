@@ -37,7 +37,7 @@ class Tree:
 
     def __init__(self) -> None:
         self.todo = [Path(name) for name in ("README.md", "CONTRIBUTING.md")]
-        for pattern in ("docs/*.md", "notebooks/*.ipynb", "site/instructor/*.md"):
+        for pattern in ("docs/*.md", "notebooks/*.ipynb"):
             self.todo += sorted(path.relative_to(ROOT) for path in ROOT.glob(pattern))
         self.done: set[Path] = set()
 
@@ -136,8 +136,6 @@ def landing() -> str:
         raise LabError("README.md has no table under the heading 'The labs', which the site's first page shows")
     rest = sorted(f"docs/{path.stem}" for path in (ROOT / "docs").glob("*.md"))
     text = (ROOT / "site/index.md").read_text(encoding="utf-8")
-    if not any((ROOT / "site/instructor").glob("*.md")):  # As in the students' archive.
-        text = re.sub(r"```{toctree}[^`]*:caption: For instructors[^`]*```\n", "", text)
     return text.replace("LABS", "\n".join(rows), 1).replace(
         "REST", "\n".join(name for name in rest if f"\n{name}\n" not in text), 1)
 
@@ -196,7 +194,7 @@ def main() -> None:
         SITE.rename(old)  # To delete it takes long, and Ctrl-C would leave half of it.
     new.rename(SITE)
     shutil.rmtree(old, ignore_errors=True)
-    print(f"open {SITE.relative_to(ROOT)}/index.html in a browser; docs/website.md says how to publish it")
+    print(f"open {SITE.relative_to(ROOT)}/index.html in a browser; docs/teach.md says how to publish it")
 
 
 def _save(path: Path, text: str) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import csv
 import functools
-import re
 from typing import TYPE_CHECKING
 
 from labs.lint import run_rules
@@ -21,9 +21,9 @@ CODE = r"\b[MCTAF]\d(?:\.\d)?\b"
 
 @functools.cache
 def questions() -> dict[str, str]:
-    """Return the meaning of each code, from the glossary."""
-    text = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
-    return dict(re.findall(rf"^\| ({CODE}) \| (.+?) \|", text, re.MULTILINE))
+    """Return the question of each code, such as C3.2."""
+    with (ROOT / "data/reference/questions.csv").open(encoding="utf-8", newline="") as file:
+        return {row["code"]: row["question"] for row in csv.DictReader(file)}
 
 
 def speedups(lab: str, by: list[str]) -> pd.DataFrame | None:

@@ -3,7 +3,7 @@
     print(compare(two, one, "images_per_sec", ratio=True))      more than noise: 1.93 (1.81 to 2.05)
     print(warning(run) or "two workers are faster")
 
-Pages, tables, the report, lint and graders decide by `compare` and by nothing else. docs/how-we-judge-noise.md has the
+Pages, tables, the report, lint and graders decide by `compare` and by nothing else. docs/how-we-measure.md has the
 sources of the methods, with an example each.
 """
 

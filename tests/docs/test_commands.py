@@ -25,7 +25,7 @@ from tests.tools.cluster.client import ending
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PARSED = "|".join([
-    r"labs (run .*(--data DIR|--norm group|--resume)|run lab12_elastic$|launch )|horovodrun |papermill ",  # In tests.
+    r"labs (run .*(--data DIR|--norm group|--resume)|run lab12_elastic$|launch )|horovodrun ",  # In tests.
     r"labs (handin|grade) |git archive ",  # They need records or hand-ins, or write into the clone.
     r"labs watch$|srun .*--pty make notebook|tail -f ",  # They do not end.
     r"(\.venv/bin/)?labs (sweep \w+$|data fetch )|make |git clone ",  # They take minutes, or download.
@@ -61,7 +61,7 @@ def commands() -> Iterator[str]:
     """Yield the commands of all pages outside a cluster: those of shell blocks, and those in the text."""
     for page in PAGES:
         yield from split(page)[0]
-        programs = "labs run|labs sweep|sbatch|mpirun|horovodrun|papermill"
+        programs = "labs run|labs sweep|sbatch|mpirun|horovodrun"
         yield from re.findall(rf"`((?:{programs}) [^`\n]*lab\d\d_[^`\n]*)`", page.read_text())
 
 
@@ -162,7 +162,7 @@ def test_the_others_are_parsed(shell):
             assert commands_of_labs.dispatch([*words[1:], "--list"]) == 0
         elif words[:2] == ["labs", "data"]:
             assert words[-1] in registry.DATASETS
-        elif words[0] in ("horovodrun", "papermill"):
+        elif words[0] == "horovodrun":
             assert any((ROOT / word).is_file() or word.removeprefix("labs.") in catalogue.lab_names() for word in words)
 
 

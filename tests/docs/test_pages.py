@@ -45,18 +45,17 @@ def anchors(page: Path) -> Iterator[str]:
 
 
 HOURS = {"an hour": "1 h", "an hour and a quarter": "1¼ h", "an hour and a half": "1½ h", "two hours": "2 h"}
-"""What the first cell of a notebook says, and what the tables have."""
+"""What the first cell of a notebook says, and what README has."""
 
 
-def test_readme_and_course_have_the_same_times_as_the_notebooks():
-    readme, course = ((ROOT / name).read_text() for name in ("README.md", "docs/course.md"))
+def test_readme_has_the_same_times_as_the_notebooks():
+    readme = (ROOT / "README.md").read_text()
     said = []
     for lab in catalogue.lab_names():
         first = "".join(json.loads((ROOT / f"notebooks/{lab}.ipynb").read_text())["cells"][0]["source"])
         said.append((lab, HOURS[re.search(r"allow (.*?)(?: to work through it)?[.,]", first)[1]]))
     assert re.findall(r"^\| (lab\w+) \| [^|]* \| (\S+ h) \| \[notebook\]\(notebooks/\1\.ipynb\)", readme,
                       re.MULTILINE) == said
-    assert re.findall(r"^\| \d+ \| (\w+) \| [^|]* \| (\S+ h) \| \d+ s \|", course, re.MULTILINE) == said
 
 
 def test_the_citation_has_the_version_of_the_kit():

@@ -10,7 +10,7 @@ import pytest
 
 from labs.run.paths import ROOT
 
-PAGES = ("at-scale", "how-we-judge-noise")
+PAGES = ("at-scale", "how-we-measure")
 
 
 @pytest.mark.parametrize("name", PAGES)
