@@ -22,7 +22,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from labs.run import atomic, catalogue, environment, paths, usage, worker
+from labs.run import atomic, catalogue, environment, paths, usage
 from labs.run.errors import ERROR_PREFIX, LabError, explain_os_error, quoted
 from labs.run.options import LAUNCH, Options
 from labs.run.text import one_line, plural, printable
@@ -54,6 +54,8 @@ def main() -> None:
         code = dispatch(sys.argv[1:])
         sys.stdout.flush()
     except KeyboardInterrupt as stopped:
+        from labs.run import worker
+
         for number in worker.REQUESTS:  # It is ending.
             signal.signal(number, signal.SIG_IGN)
         cure = {"sweep": "; the same command continues", "run": f"; to continue: {stopped}" if str(stopped) else ""}

@@ -46,7 +46,8 @@ def main(args: argparse.Namespace) -> int:
     if args.keep_reference is not None:
         check_name(args.keep_reference, "--keep-reference")
     lab = catalogue.load_lab(args.lab)
-    given = command_line.given_options(lab, args.lab_options, known=args.parser._option_string_actions)
+    known = [f"--{name.replace('_', '-')}" for name in vars(args)]
+    given = command_line.given_options(lab, args.lab_options, known=known)
     base, options = command_line.parse(lab, args.lab_options)
     if refused := {"name", "resume"} & given.keys():
         raise LabError(f"--{min(refused)} is for one run; a sweep names its runs itself, and always continues")

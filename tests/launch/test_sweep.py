@@ -60,6 +60,7 @@ def test_cells_on_several_nodes_wait_for_their_nodes(monkeypatch, capsys, tmp_pa
     assert commands.dispatch(words) == 0
     assert "needs 4 x 1 (nodes x tasks on each)" in capsys.readouterr().out
     monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "1")
     monkeypatch.setenv("SLURM_TASKS_PER_NODE", "1(x4)")
     assert commands.dispatch(words) == 0
     assert "to do" in capsys.readouterr().out

@@ -29,7 +29,6 @@ WRONG = [  # What is typed after `labs`, and a part of the line.
     ("sweep lab04 --cell 500", "--cell 500: there are 12 runs, numbered from 0"),
     ("sweep lab04 --repaets 2", "did you mean --repeats?"),
     ("sweep lab04 --name x", "--name is for one run"),
-    ("check --jsom", "did you mean --json?"),
     ("data fetch", "name the data set"),
     ("launch 2", "the following arguments are required: SCRIPT"),
     ("launch 2 trian.py", "there is no file 'trian.py' in this folder"),
