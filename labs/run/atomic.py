@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,9 +79,12 @@ def read_bytes(path: str | os.PathLike, largest: int) -> bytes:
     """Return the content of a file.
 
     Raises:
-        LabError: It is larger than so many bytes: it may come from other people.
+        LabError: It is no regular file, or larger than so many bytes: it may come from other people.
     """
-    if os.path.getsize(path) > largest:
+    status = os.stat(path)
+    if not stat.S_ISREG(status.st_mode):
+        raise LabError(f"{path}: it is not a regular file")
+    if status.st_size > largest:
         raise LabError(f"{path}: it is larger than {largest >> 20} MiB")
     return Path(path).read_bytes()
 
