@@ -101,7 +101,7 @@ def dispatch(words: Sequence[str]) -> int:
     args, unknown = parser.parse_known_args(rest)
     if unknown and command not in TAKE_LAB_OPTIONS:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-    args.parser, args.words, args.lab_options = parser, rest, unknown
+    args.parser, args.typed, args.lab_options = parser, rest, unknown
     return run(args) or 0
 
 

@@ -53,7 +53,7 @@ def main(args: argparse.Namespace) -> int:
         raise LabError(f"--{min(refused)} is for one run; a sweep names its runs itself, and always continues")
     todo = cells([_narrow(each, given, args) for each in _choose(lab, options.preset, args.only)], base)
     if args.sbatch:
-        return _submit(todo, args.words, ["--results", str(options.results)] if options.results else [])
+        return _submit(todo, args.typed, ["--results", str(options.results)] if options.results else [])
     todo = [_skip_unless_fits(cell, args.oversubscribe) for cell in todo]
     if args.list:
         print(_table(todo, options.results_root))
