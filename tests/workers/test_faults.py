@@ -117,7 +117,8 @@ def test_frozen_worker(labs, rank):
     ranks[rank].suspend()
     code, last = end(process, timeout=12 + 20)
     assert code == 1
-    assert re.match(LAST_LINE.format(rank=rank, cause=r"has made no progress for \d+ s"), last), last
+    # A worker says once a second where it is: it may freeze before it has said so after its first step.
+    assert re.match(rf"labs: error: rank {rank} on \S+ \(.*\): has made no progress for \d+ s", last), last
     assert_all_gone(everyone)
 
 
