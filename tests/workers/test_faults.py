@@ -21,7 +21,8 @@ SMALL = ("--image-size", 32, "--epochs", 12, "--name", "it")
 """Twelve epochs of about 0.1 s: a fault after the first arrives before the run ends."""
 ENDLESS = ("--epochs", 999)
 """For a run that must not end by itself before it is disturbed."""
-LAST_LINE = r"labs: error: rank {rank} on \S+ \(epoch \d+, step \d+\): {cause}"
+LAST_LINE = r"labs: error: rank {rank} on \S+ \((?:epoch \d+, step \d+|before the first step)\): {cause}"
+"""A worker says once a second where it is: it may end before it has said so after its first step."""
 
 
 def kin(process) -> list[psutil.Process]:
@@ -117,8 +118,7 @@ def test_frozen_worker(labs, rank):
     ranks[rank].suspend()
     code, last = end(process, timeout=12 + 20)
     assert code == 1
-    # A worker says once a second where it is: it may freeze before it has said so after its first step.
-    assert re.match(rf"labs: error: rank {rank} on \S+ \(.*\): has made no progress for \d+ s", last), last
+    assert re.match(LAST_LINE.format(rank=rank, cause=r"has made no progress for \d+ s"), last), last
     assert_all_gone(everyone)
 
 
