@@ -142,4 +142,4 @@ clean: ## Remove the environments and tool caches; keep work/, data/ and results
 	    .hypothesis *.egg-info horovod_keras3/*.egg-info horovod_keras3/build
 
 distclean: clean ## Also remove the kit's caches in data/, the home folder and /tmp; keep work/, results/ and data sets
-	rm -rf data/.cache "$${XDG_CACHE_HOME:-$$HOME/.cache}/labs-kit" "$${TMPDIR:-/tmp}/labs-$$(id -u)"{,-[0-9]*}
+	rm -rf data/.cache "$${XDG_CACHE_HOME:-$$HOME/.cache}/labs-kit" "$${TMPDIR:-/tmp}"/labs-{"$$(id -u)",keys-*}

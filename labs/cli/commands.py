@@ -54,12 +54,10 @@ def main() -> None:
         code = dispatch(sys.argv[1:])
         sys.stdout.flush()
     except KeyboardInterrupt as stopped:
-        from labs.run import worker
-
-        for number in worker.REQUESTS:  # It is ending.
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # It is ending.
             signal.signal(number, signal.SIG_IGN)
         cure = {"sweep": "; the same command continues", "run": f"; to continue: {stopped}" if str(stopped) else ""}
-        sys.exit(_interrupted(cure.get(sys.argv[1], "")))
+        sys.exit(_interrupted(cure.get("".join(sys.argv[1:2]), "")))
     except BrokenPipeError:  # `labs results | head` is not an error; 141 is what SIGPIPE gives.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it at exit.
         sys.exit(141)
@@ -88,7 +86,7 @@ def dispatch(words: Sequence[str]) -> int:
     """
     paths.check_working_folder()
     if not words or words[0] in ("-h", "--help", "help", "--version"):
-        print({"": _labs, "--version": _version}.get("".join(words[:1]), _help)())
+        print(_labs() if not words else _version() if words[0] == "--version" else _help())
         return 0
     command, *rest = words
     add_arguments, run = _find(command)
@@ -236,7 +234,7 @@ def _launch(args: argparse.Namespace) -> int:
 def _add_data(parser: argparse.ArgumentParser) -> None:
     from labs.datasets import registry
 
-    parser.description = "List, download and verify the data sets of the labs; a download that was cut continues."
+    parser.description = "List, download and verify the data sets of the labs; an interrupted download begins again."
     parser.add_argument("action", choices=("list", "fetch", "verify"))
     parser.add_argument("name", nargs="?", choices=tuple(registry.DATASETS), metavar="NAME",
                         help=f"for fetch and verify: {', '.join(registry.DATASETS)}")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import subprocess
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from labs.launch import mpirun
-from labs.run import catalogue, cluster_state, command_line, resources, terminal, usage
+from labs.run import catalogue, cluster_state, command_line, resources, slurm, terminal, usage
 from labs.run.catalogue import Lab
 from labs.run.errors import LabError
 from labs.run.options import LAUNCH, check_name
@@ -46,8 +45,7 @@ def main(args: argparse.Namespace) -> int:
     if args.keep_reference is not None:
         check_name(args.keep_reference, "--keep-reference")
     lab = catalogue.load_lab(args.lab)
-    known = [f"--{name.replace('_', '-')}" for name in vars(args)]
-    given = command_line.given_options(lab, args.lab_options, known=known)
+    given = command_line.given_options(lab, args.lab_options, known=args.parser.options)
     base, options = command_line.parse(lab, args.lab_options)
     if refused := {"name", "resume"} & given.keys():
         raise LabError(f"--{min(refused)} is for one run; a sweep names its runs itself, and always continues")
@@ -178,7 +176,7 @@ def _submit(todo: Sequence[Cell], words: Sequence[str], report_words: Sequence[s
 
 def _sbatch(*arguments: str) -> str:
     """Submit a job from the top folder of the clone and return its job id."""
-    done = subprocess.run(["sbatch", "--parsable", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise LabError(f"sbatch refused: {(done.stderr.strip() or 'no reason given').splitlines()[-1]}")
-    return done.stdout.strip().partition(";")[0]
+    code, output, errors = slurm.run("sbatch", "--parsable", *arguments, cwd=ROOT)
+    if code:
+        raise LabError(f"sbatch refused: {(errors.strip() or 'no reason given').splitlines()[-1]}")
+    return output.strip().partition(";")[0]

@@ -105,7 +105,8 @@ def read_cifar10(path: str | Path) -> Arrays:
     images, labels = (np.concatenate(arrays) for arrays in zip(*train, strict=True))
     test_images, test_labels = _read_records(path / "test_batch.bin")
     meta = path / "batches.meta.txt"
-    names = tuple(meta.read_text().split()) if meta.exists() else tuple("0123456789")
+    names = tuple(meta.read_text().split()) if meta.exists() else ()
+    names = names if len(names) == 10 else tuple("0123456789")
     return Arrays(align(images), labels, align(test_images), test_labels, names)
 
 
@@ -174,6 +175,8 @@ def _read_struct(path: Path) -> dict:
         numbers = ("dob", "photo_taken", "face_score", "second_face_score")
         table = {field: wiki[field].ravel().astype(float) for field in numbers}
         table["full_path"] = [str(cell.item()) for cell in wiki["full_path"].ravel()]
+        if len({len(column) for column in table.values()}) > 1:
+            raise ValueError("its columns have different lengths")
     except Exception as error:  # scipy's reader raises many kinds of exceptions for a damaged file.
         raise LabError(f"{path} is not IMDB-WIKI's wiki.mat ({error}); fetch it again") from error
     return table

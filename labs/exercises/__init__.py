@@ -42,8 +42,8 @@ def entries(lab: str) -> dict[str, Question | Task]:
 def check(question: str, answer: Any, results_root: Path | None = None) -> None:
     """Grade an answer, from the student's own records or by what a function does, and print a line if it is right.
 
-    The cell that defines a function is run alone, in a fresh process. In a working copy the answer, or the text of that
-    cell, is kept for `labs handin`, right or wrong.
+    The cell that defines a function is run alone, in a fresh process. The answer, or the text of that cell, is saved
+    for `labs handin`, right or wrong.
 
     Args:
         question: The id of a question or a task: "lab04.q2", "lab02.shard".

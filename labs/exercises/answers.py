@@ -32,8 +32,9 @@ def save(question: str, value: dict[str, Any], about: Sequence[Record]) -> None:
 def load(question: str) -> dict[str, Any] | None:
     """Return what was saved for a question: "answer" or "cell", "runs" and "student"; None if nothing was."""
     try:
-        return json.loads(_file(question).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        saved = json.loads(_file(question).read_text(encoding="utf-8"))
+        return saved if {"runs", "student"} <= saved.keys() else None
+    except (OSError, ValueError, AttributeError):
         return None
 
 

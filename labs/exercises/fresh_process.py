@@ -127,7 +127,7 @@ class CellProcess:
             answer = child.loads(line)
         except ValueError:
             answer = None
-        if not isinstance(answer, dict) or not (answer.get("error") or "value" in answer):
+        if not isinstance(answer, dict) or not ({"error", "text"} <= answer.keys() or "value" in answer):
             raise self._end("it wrote something other than an answer")
         if needs := answer.get("needs"):
             raise (NotInstalledError if answer["error"] == "ModuleNotFoundError" else NoAnswerError)(printable(needs))

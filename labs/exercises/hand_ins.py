@@ -34,10 +34,12 @@ from labs.run.paths import format_path, results_dir, work_dir
 from labs.run.text import plural
 
 MANIFEST, ANSWERS, NOTEBOOK, RECORDS = "manifest.json", "answers.json", "notebook.ipynb", "records.jsonl"
-LARGEST = 64 << 20
-"""Bytes of a hand-in, packed or not."""
+LARGEST = 32 << 20
+"""Bytes of a hand-in's zip, and of all its files together."""
 MOST_RECORDS = 200
 """The newest records of the lab that are packed, besides those behind the answers."""
+MOST_LINES = 5 * MOST_RECORDS
+"""Lines of records that are read: those of a packed hand-in, and some."""
 Members = Mapping[str, Callable[[], bytes]]
 """What reads each file, by its name."""
 
@@ -112,21 +114,22 @@ def _parse(members: Members) -> HandIn:
     except (ValueError, RecursionError) as problem:
         raise LabError(f"{MANIFEST}: {problem}") from None
     folder = manifests[0].removesuffix(MANIFEST)
-    files: dict[Any, bytes] = {name: _read_member(members, folder + name, digest)
-                               for name, digest in manifest.files.items()}
+    files: dict[Any, bytes] = {}
+    for name, digest in manifest.files.items():
+        files[name] = _read_member(members, folder + name, digest, LARGEST - sum(map(len, files.values())))
     answers = _read_object(files, ANSWERS)
     if not all(isinstance(answer, dict) for answer in answers.values()):
         raise LabError(f"{ANSWERS} has an answer that is not an object")
     return HandIn(manifest, answers, _read_object(files, NOTEBOOK), *_read_records(files.get(RECORDS, b"")))
 
 
-def _read_member(members: Members, name: str, digest: str) -> bytes:
-    """Return the content of a file that the manifest lists."""
+def _read_member(members: Members, name: str, digest: str, left: int) -> bytes:
+    """Return the content of a file that the manifest lists; it may have as many bytes as are left of LARGEST."""
     if name not in members:
         raise LabError(f"{quoted(name)} is missing")
     content = members[name]()
-    if len(content) > LARGEST:
-        raise LabError(f"{quoted(name)} is larger than {LARGEST >> 20} MiB")
+    if len(content) > left:
+        raise LabError(f"its files are larger than {LARGEST >> 20} MiB together")
     if hashlib.sha256(content).hexdigest() != digest:
         raise LabError(f"{quoted(name)} was changed after it was packed (its sha256 differs)")
     return content
@@ -146,6 +149,8 @@ def _read_object(files: Mapping[Any, bytes], name: str) -> dict[str, Any]:
 def _read_records(content: bytes) -> tuple[list[Record], list[str]]:
     """Return the records that fit the schema, oldest first, and why others do not."""
     valid, damaged = [], []
+    if content.count(b"\n") > MOST_LINES:
+        raise LabError(f"{RECORDS} has more than {MOST_LINES:,} lines")
     for number, line in enumerate(content.splitlines(), 1):
         try:
             valid.append(records.parse(line, f"{RECORDS}, line {number}"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import math
 from collections import Counter
@@ -74,15 +73,6 @@ QUESTIONS = {
 
 
 # Code.
-
-def reference_subset(name: str, test_split: float, validation_split: float, seed: int) -> str:
-    """Return the subset of a name's point of [0, 1): first the test, then the validation."""
-    digest = hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
-    point = int.from_bytes(digest, "big") / 2**64
-    if point < test_split:
-        return "test"
-    return "validation" if point < test_split + (1 - test_split) * validation_split else "training"
-
 
 SUBSETS = ("training", "validation", "test")
 NOT_A_SUBSET = "the result is a text: training, validation or test"

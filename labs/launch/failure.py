@@ -35,6 +35,8 @@ SECONDS_TO_START = 300.0
 """The longest time to start the workers and to load TensorFlow; until then they may send no heartbeat."""
 LONGEST_GAP = 2.0
 """`labs run` polls its launcher every 0.3 s. A longer gap than this means that `labs run` itself was stopped."""
+SILENT_AFTER = 2.0
+"""A worker sends a heartbeat once a second. After this time without one, others wait for it and not it for them."""
 SECONDS_OF_SILENCE = 4.0
 """A node counts as silent after this time at the earliest. When a worker dies, those on other nodes live two seconds
 longer (mpirun's mpi_abort_delay)."""
@@ -157,13 +159,14 @@ class Evidence:
             return ""
         if not heard:
             return f"no worker has started in {now:.0f} s; `labs check` looks for the cause" * (now > SECONDS_TO_START)
-        silent = [each for each in heard if now - max(each.time, self._unblocked) > LONGEST_GAP]
+        silent = [each for each in heard if now - max(each.time, self._unblocked) > SILENT_AFTER]
         moved = min((each.moved for each in heard if each.heartbeat.is_training), default=now)
         idle = now - max(moved, self._unblocked)
         if idle > self.stall_seconds and len(silent) < len(heard):
             slowest = heartbeat.find_slowest(each.heartbeat for each in silent or heard)
-            return (f"{slowest}: has made no progress for {idle:.0f} s, the others are waiting for it "
-                    "(--stall-seconds); frozen, overloaded or lost")
+            waiting = ", the others are waiting for it" * (len(heard) > 1)
+            return (f"{slowest}: has made no progress for {idle:.0f} s{waiting} (--stall-seconds); frozen, overloaded "
+                    "or lost")
         return self._explain_silence(silent, now)
 
     def _explain_silence(self, silent: list[Heard], now: float) -> str:

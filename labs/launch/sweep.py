@@ -44,11 +44,10 @@ def run_sweep(lab: str | ModuleType | Lab, todo: Sequence[Cell], results_root: P
 
 
 def _run(lab: Lab, cell: Cell, results_root: Path, oversubscribe: bool) -> None:
-    """Run one cell; its output and the cause of a failure go to a log file in its folder."""
+    """Run one cell, unless it has a record meanwhile; its output and the cause of a failure go to its folder's log."""
     folder = results_root / cell.lab / cell.name
-    run_lock.refuse_held(folder)
-    shutil.rmtree(folder, ignore_errors=True)  # Files of an earlier attempt would mix two runs' timings.
-    folder.mkdir(parents=True)
+    if not _empty(folder):
+        return
     arguments = [*command_line.to_argv(cell.config), "--name", cell.name, "--results", str(results_root)]
     with (open(folder / "log.txt", "w") as log,
           cluster_state.restore_links() if cell.link else contextlib.nullcontext()):
@@ -59,3 +58,21 @@ def _run(lab: Lab, cell: Cell, results_root: Path, oversubscribe: bool) -> None:
         except LabError as cause:
             print(f"{ERROR_PREFIX}{cause}", file=log)
             raise
+
+
+def _empty(folder: Path) -> bool:
+    """Make a run's folder, or empty it; return False, and leave it, if the run has a record.
+
+    Files of an earlier attempt would mix two runs' timings. Another sweep or a job may have run this cell meanwhile.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    run_lock.refuse_held(folder)
+    with run_lock.run_lock(folder).hold():
+        if (folder / "record.json").exists():
+            return False
+        for path in folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name != ".lock":
+                path.unlink()
+    return True

@@ -9,10 +9,10 @@ import re
 from labs.lint.rows import SPEEDS, Row, group, near, text
 from labs.lint.speedup_rules import Found
 from labs.results import noise
+from labs.results.ledger import ENTRIES
 
 ACCURACIES = ("test_accuracy", "train_accuracy", "accuracy")
 TRAFFIC = ("forward_bytes", "backward_bytes", "allreduce_bytes")
-PARTS = ("input", "compute", "communication", "start", "other")
 
 
 # What ran.
@@ -151,7 +151,7 @@ def parts_that_do_not_sum(rows: list[Row]) -> Found:
     """Find parts of an epoch whose sum is not the whole."""
     for row in (row for row in rows if not math.isnan(row.compute_seconds + row.communication_seconds)):
         whole = row.seconds_per_epoch
-        parts = {part: row[f"{part}_seconds"] for part in PARTS if f"{part}_seconds" in row}
+        parts = {part: row[f"{part}_seconds"] for part in ENTRIES if f"{part}_seconds" in row}
         missing = whole - sum(parts.values())
         if abs(missing) > 0.05 * whole > 0:
             terms = " + ".join(f"{part} {text(taken)}" for part, taken in parts.items())

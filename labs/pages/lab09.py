@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 TESTS = 170
 """Test images of each variety: 1,020 in all, so the standard error of an accuracy is at most 0.016."""
-EMBEDDED_TESTS = 20
 COPIES = 40
 """Training images of each variety whose copies are added to 20 test images: two thirds leak, as in Fruits-360."""
 QUALITY = 60
@@ -50,7 +49,7 @@ def _make_tree(name: str, write: Callable[[Path], None]) -> Path:
 
 def _write_leaky(home: Path) -> None:
     """Write the embedded tree; some training images of each class are saved in Test again, under new names."""
-    synthetic.fruits360(home, EMBEDDED_TESTS)
+    synthetic.fruits360(home)
     for folder in sorted((home / "Training").iterdir()):
         names = sorted(path.name for path in folder.iterdir())
         for number, name in enumerate(np.random.default_rng(1).permutation(names)[:COPIES]):

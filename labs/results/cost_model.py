@@ -25,7 +25,7 @@ def ring_seconds(nbytes: float, n: int, latency: float, bandwidth: float) -> flo
 def naive_seconds(nbytes: float, n: int, latency: float, bandwidth: float) -> float:
     """Return the seconds of summing on rank 0: 2 (n - 1) (latency + nbytes / bandwidth).
 
-    Rank 0 receives n - 1 messages of full size one after the other, and sends n - 1 back. Nothing uses this.
+    Rank 0 receives n - 1 messages of full size one after the other, and sends n - 1 back. No library uses this.
     """
     return 2 * (n - 1) * (latency + nbytes / bandwidth)
 

@@ -312,14 +312,17 @@ def filtered_stderr() -> Iterator[None]:
 
 def refuse_tensorflow() -> None:
     """Refuse a TensorFlow that is missing or too old."""
-    if (found := _required("tensorflow")).split(".") < ["2", "16"]:
+    found = _required("tensorflow")
+    if tuple(map(int, found.split(".")[:2])) < (2, 16):
         raise LabError(f"{found} is older than 2.16, the oldest TensorFlow with Keras 3; {install('tensorflow')}")
 
 
 def refuse_keras() -> None:
     """Refuse a Keras that is missing, or not Keras 3."""
     if not (found := _required("keras")).startswith("3."):
-        raise LabError(f"keras {found} is installed: the labs need keras 3; {install('keras')}")
+        folder = str(_distribution("keras").locate_file(""))  # type: ignore[union-attr]  # It is installed.
+        cure = "unset PYTHONPATH" if folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) else install("keras")
+        raise LabError(f"keras {found} is in {folder}: the labs need keras 3; {cure}")
 
 
 def refuse_horovod() -> None:

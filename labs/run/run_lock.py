@@ -24,8 +24,8 @@ from labs.run.options import Options
 PATIENCE = 3.0
 """Seconds to wait for the lock; after them its holder has written its name."""
 STARTED = "run.json"
-"""The file in a run's folder with the number of workers, the Config and the Options of its first start."""
-BOOKKEEPING = {".lock", ".launch", "holder", "hosts", "heartbeats", "timeline.json", STARTED}
+"""The file in a run's folder with the workers of its first start, and the Config and Options of its last."""
+BOOKKEEPING = {".lock", "holder", "hosts", "heartbeats", "timeline.json", STARTED}
 """Files in a run's folder before the run has saved anything."""
 
 
@@ -212,10 +212,11 @@ def is_saved(folder: Path) -> bool:
 
 
 def started_with(folder: Path) -> dict[str, Any]:
-    """Return "workers", "config" and "options" of a run's first start; {} if they are not known."""
+    """Return the "workers", "config" and "options" of STARTED; {} if they are not known."""
     try:
-        return json.loads((folder / STARTED).read_bytes())
-    except (OSError, ValueError):
+        begun = json.loads((folder / STARTED).read_bytes())
+        return begun if isinstance(begun["config"] | begun["options"], dict) and begun["workers"] >= 0 else {}
+    except (OSError, ValueError, KeyError, TypeError):
         return {}
 
 
@@ -232,8 +233,8 @@ def refuse_changed(run: str, before: Mapping[str, Any], now: Mapping[str, Any], 
         LabError: A setting differs; the message names each such setting with both values.
     """
     now = json.loads(json.dumps(dict(now), default=str))
-    differing = [f"{'--' + name.replace('_', '-') if are_options else name} {before.get(name)}, not {value}"
-                 for name, value in now.items() if name != "epochs" and value != before.get(name)]
+    differing = [f"{'--' + name.replace('_', '-') if are_options else name} {before.get(name)}, not {now.get(name)}"
+                 for name in {**before, **now} if name != "epochs" and now.get(name) != before.get(name)]
     if differing:
         cure = "omit what differs when you resume" if are_options else "resume it with the earlier settings"
         raise LabError(f"run {run!r} was started with {', and '.join(differing)}; {cure}, or choose another --name")

@@ -18,7 +18,7 @@ class NoSlurmError(LabError):
     """This machine has no Slurm, or no cluster is set up."""
 
 
-def run(*command: str, timeout: float = 60) -> tuple[int, str, str]:
+def run(*command: str, timeout: float = 60, cwd: Path | None = None) -> tuple[int, str, str]:
     """Run one of Slurm's commands and return its exit code, output and error output.
 
     Raises:
@@ -33,7 +33,7 @@ def run(*command: str, timeout: float = 60) -> tuple[int, str, str]:
     env = {name: value for name, value in os.environ.items() if not name.startswith(("SQUEUE_", "SINFO_"))}
     env |= {"SLURM_TIME_FORMAT": "standard"}
     try:
-        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=timeout,
+        done = subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True, check=False, timeout=timeout,
                               stdin=subprocess.DEVNULL)  # sbatch without a file would read from the terminal.
     except FileNotFoundError:
         raise NoSlurmError(f"no {command[0]} on the PATH: this machine has no Slurm; {CURE}") from None

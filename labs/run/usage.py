@@ -25,11 +25,15 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs | {"allow_abbrev": False})
 
+    @property
+    def options(self) -> list[str]:
+        """The options of this parser."""
+        return list(self._option_string_actions)
+
     def error(self, message: str) -> NoReturn:
         """Raise argparse's message as a LabError; suggest an option for an unknown one."""
         _, unknown, words = message.partition("unrecognized arguments: ")
-        options = [*self._option_string_actions, *self.known]
-        similar = suggestion(words.split()[0].partition("=")[0], options) if unknown else ""
+        similar = suggestion(words.split()[0].partition("=")[0], [*self.options, *self.known]) if unknown else ""
         raise LabError(f"{message}{similar}; see `{self.prog} --help`")
 
 

@@ -145,14 +145,15 @@ def _read(path: Path) -> tuple[dict, list[np.ndarray], tuple[tuple[np.ndarray, .
 
 def _check_same_run(path: Path, meta: dict, model: tf.keras.Model, config: Any, identity: Mapping[str, Any]) -> None:
     """Raise unless a checkpoint is of the same config (except its epochs), data and versions, and of the same model."""
-    run, saved = path.parents[1].name, meta["identity"]
+    run, saved = path.parents[1].name, meta.get("identity")
+    if saved is None:
+        raise LabError(f"an older version of the kit saved {path}; choose another --name")
     # run.json, which the run lock compares, may be lost, or of another run than a copied checkpoint.
     run_lock.refuse_changed(run, meta["config"], dataclasses.asdict(config))
     if saved["data"] != identity["data"]:
         raise LabError(f"the data has changed since {run!r} saved {path.name} "
                        f"({_data_change(saved, identity)}); choose another --name")
-    run_lock.refuse_changed(run, saved["settings"], dict.fromkeys(saved["settings"]) | identity["settings"],
-                            are_options=False)
+    run_lock.refuse_changed(run, saved["settings"], identity["settings"], are_options=False)
     if meta["shapes"] != _shapes(model):
         raise LabError(f"{path} holds another model; resume it with the code it was started with, or choose another "
                        "--name")

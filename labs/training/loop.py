@@ -22,8 +22,6 @@ from labs.training import agreement, checkpoint, hvd_ops, keras_internals, layou
 from labs.training.callbacks import EvaluationSteps, Steps
 from labs.training.workers import Job
 
-DROPPED_FIRST = ("s", "val_loss", "images/s", "val_mae", "loss")
-"""Items to drop from an epoch's line, in this order, on a narrow terminal; record.json has them all."""
 NOT_FINITE = "the loss is not finite"
 
 

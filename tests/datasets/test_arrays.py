@@ -82,6 +82,8 @@ def test_cifar10_records_become_images(tmp_path):
     assert read.train_images.shape == (5, 32, 32, 3)
     assert (read.train_labels.tolist(), read.test_labels.tolist()) == ([0, 1, 2, 3, 4], [5])
     assert read.class_names == tuple("abcdefghij")
+    (tmp_path / "batches.meta.txt").write_text("a\nb\n")
+    assert arrays.read_cifar10(tmp_path).class_names == tuple("0123456789")
     row, column, green = 3, 7, 1
     assert read.train_images[4, row, column, green] == (green * 1024 + row * 32 + column + 4) % 256
     for wrong, says in ((records[0][:-1], "are not a multiple of 3073"), (b"\x0a" + records[0][1:], "the label 10")):
@@ -110,6 +112,9 @@ def test_a_wiki_mat_that_is_damaged_leaves_its_folder_or_has_no_usable_face_is_r
         write_wiki(tmp_path, full_path=["00/a.jpg", path, "02/c.jpg"])
         with pytest.raises(LabError, match=r"wiki\.mat names '[^']+', outside its folder: refused"):
             arrays.read_wiki(tmp_path)
+    write_wiki(tmp_path, face_score=[1.0] * 2)
+    with pytest.raises(LabError, match="its columns have different lengths"):
+        arrays.read_wiki(tmp_path)
     write_wiki(tmp_path, face_score=[-np.inf] * 3)
     with pytest.raises(LabError, match=r"none of the 3 faces of .* can be used; fetch or copy"):
         splits.from_faces(tmp_path, 16, 0.2, 0.2, seed=1)

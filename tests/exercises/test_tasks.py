@@ -107,7 +107,6 @@ HELPERS = """
 import dataclasses, functools, pickle, sys
 from collections import namedtuple
 from labs import exercises, lab04_speedup as lab
-from labs.course import exercises
 from labs.pages import laws
 get_ipython().run_line_magic('matplotlib', 'inline')
 n, EPS, INF, OPS = 'taken', np.finfo(float).eps, math.inf, {'minus': lambda a, b: a - b}
@@ -165,8 +164,8 @@ WRONG_CELLS = {
     "a module beside the notebook": ("lab04.excess", "import mine\n" + EXCESS % "one[k]",
                                      "imports `mine`, which is not installed"),
     "another function alone": ("lab04.excess", "mine = lambda one, many, n: {}\n", NEEDS % "excess"),
-    "the grader": ("lab10.subset", "from labs.exercises.lab10_caltech import reference_subset\n"
-                   "subset = lambda *args: reference_subset(*args)\n", "calls the kit's own `labs.exercises"),
+    "the grader": ("lab10.subset", "from labs.exercises.lab10_caltech import QUESTIONS\n"
+                   "subset = lambda *args: QUESTIONS(*args)\n", "calls the kit's own `labs.exercises"),
     "the solution": ("lab10.select", "from solutions import lab10_caltech\n" + BEST % "lab10_caltech.select()",
                      "calls the kit's own `solutions.lab10_caltech.select`"),
     "hash()": ("lab10.subset", SUBSET % "hash(f'{seed}/{name}') % 100000 / 100000", "in another process this image is"),

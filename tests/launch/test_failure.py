@@ -78,6 +78,14 @@ def test_the_stalled_worker_is_named_not_those_that_wait_for_it(evidence):
     assert not evidence.find_problem()
 
 
+def test_a_worker_that_is_alone_lets_nobody_wait(evidence):
+    for _ in range(10):  # It lives, and is in an endless loop.
+        evidence.clock.seconds += 1
+        evidence.extract_heartbeats(line(0, is_training=True))
+    assert evidence.find_problem() == ("rank 0 on n1 (epoch 2, step 7): has made no progress for 9 s "
+                                       "(--stall-seconds); frozen, overloaded or lost")
+
+
 def warn(evidence: failure.Evidence, times: int, *missing: str) -> tuple[str, float]:
     """Receive Horovod's stall warning, every two seconds, and return the stall and the used part of its limit."""
     for _ in range(times):

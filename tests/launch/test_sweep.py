@@ -15,6 +15,7 @@ import pytest
 
 from labs import lab04_speedup as lab
 from labs.cli import commands
+from labs.launch import local
 from labs.launch.sweep import run_sweep
 from labs.pages import studies
 from labs.results import speed_tables
@@ -67,6 +68,22 @@ def test_cells_on_several_nodes_wait_for_their_nodes(monkeypatch, capsys, tmp_pa
     monkeypatch.setenv("SLURM_TASKS_PER_NODE", "2(x4)")  # mpirun would fill the first two nodes.
     assert commands.dispatch(words) == 0
     assert "to do" not in capsys.readouterr().out
+
+
+def test_a_record_that_appears_meanwhile_stays(tmp_path, monkeypatch):
+    """Another sweep, or a job of its array, has run the cell since this sweep has begun."""
+    first, second = cells([Sweep("a", "", workers=(1,), seeds=(1, 2))], DEMO)
+    record = tmp_path / lab.LAB.name / second.name / "record.json"
+    started = []
+
+    def run_other(lab_, arguments, *_):
+        started.append(arguments)
+        record.parent.mkdir(parents=True, exist_ok=True)
+        record.write_text("{}")
+
+    monkeypatch.setattr(local, "run", run_other)
+    assert not run_sweep(lab, [first, second], tmp_path)
+    assert (len(started), record.read_text()) == (1, "{}")
 
 
 def test_a_failed_cell_is_reported_and_still_to_do(tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""What a figure shows is what its table says, and the committed drawings are those of their program."""
+"""What a figure shows is what its table says, and each committed drawing has its program and its page."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.results.test_records import HISTORY, record
 def test_every_drawing_is_committed_and_shown_on_a_page():
     names = runpy.run_path(str(ROOT / "notebooks/drawings.py"))["DRAWINGS"]
     pages = "".join(path.read_text() for path in (*ROOT.glob("notebooks/*.ipynb"), *ROOT.glob("docs/*.md")))
+    assert {path.stem for path in ROOT.glob("docs/pictures/*.svg")} == {*names, "step"}
     for name in names:
-        assert (ROOT / f"docs/pictures/{name}.svg").is_file()
         assert f"pictures/{name}.svg)" in pages
 
 

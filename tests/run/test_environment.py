@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -30,6 +31,14 @@ def test_a_run_refuses_a_harmful_variable(name, tmp_path, monkeypatch):
     with pytest.raises(LabError, match=f"^{name}={VARIABLES[name]} .*; unset {name}$"):
         commands.dispatch(["run", "lab10", "--results", str(tmp_path)])
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("found", "refused"), [("2.9.1", True), ("2.15.0", True), ("2.16.1", False),
+                                                ("2.100.0", False), ("3.0.0rc1", False)])
+def test_a_tensorflow_without_keras_3_is_refused(monkeypatch, found, refused):
+    monkeypatch.setattr(environment, "version", lambda name: found)
+    with pytest.raises(LabError, match=r"is older than 2\.16") if refused else contextlib.nullcontext():
+        environment.refuse_tensorflow()
 
 
 def test_a_folder_that_has_been_deleted_is_refused(tmp_path, monkeypatch):

@@ -68,6 +68,12 @@ def saved(name: str, results: Path, when: float) -> Path:
     return path.parents[1]
 
 
+@pytest.mark.parametrize("content", ["{}", "[1]", "null", '{"workers": 2, "config": {}}', "{"])
+def test_of_a_damaged_file_of_settings_nothing_is_known(tmp_path, content):
+    (tmp_path / run_lock.STARTED).write_text(content)
+    assert run_lock.started_with(tmp_path) == {}
+
+
 def test_the_run_to_resume_is_the_newest_that_is_neither_finished_nor_busy(tmp_path):
     old, new, _, finished = (saved(name, tmp_path, when) for when, name in enumerate(
         ("old", "new", "busy", "finished")))

@@ -28,6 +28,7 @@ WRONG = [  # What is typed after `labs`, and a part of the line.
     ("sweep lab04 --only nothing", "has no sweep 'nothing'; there are: weak, strong"),
     ("sweep lab04 --cell 500", "--cell 500: there are 12 runs, numbered from 0"),
     ("sweep lab04 --repaets 2", "did you mean --repeats?"),
+    ("sweep lab04 --typed 2", "unrecognized arguments: --typed 2; did you mean --threads?"),
     ("sweep lab04 --name x", "--name is for one run"),
     ("data fetch", "name the data set"),
     ("launch 2", "the following arguments are required: SCRIPT"),

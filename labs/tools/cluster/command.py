@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from labs.run import cluster_state as state
-from labs.run import usage
+from labs.run import terminal, usage
 from labs.run.errors import LabError, quoted
 from labs.run.paths import results_dir, search_path
 from labs.run.text import plural
@@ -55,8 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action")
-    up = actions.add_parser("up", help="start a cluster", allow_abbrev=False)
-    link = actions.add_parser("link", help="change links at any time, even during a run", allow_abbrev=False)
+    up = actions.add_parser("up", help="start a cluster")
+    link = actions.add_parser("link", help="change links at any time, even during a run")
     _add_start(up)
     link.add_argument("node", nargs="*", metavar="NODE", help="node1, node2, ...; default: all")
     carrier = link.add_mutually_exclusive_group()
@@ -66,16 +66,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for each in (up, link):
         each.add_argument("--bandwidth", metavar="B",
                           help="limit of each link, in each direction: 100mbit, 1gbit, unlimited")
-    run = actions.add_parser("run", help="run a lab on it, as `labs run` does", allow_abbrev=False, description=RUN,
+    run = actions.add_parser("run", help="run a lab on it, as `labs run` does", description=RUN,
                              usage="labs cluster run LAB [OPTION ...]")
-    sweep = actions.add_parser("sweep", help="run a lab's sweeps on it, as `labs sweep` does", allow_abbrev=False,
+    sweep = actions.add_parser("sweep", help="run a lab's sweeps on it, as `labs sweep` does",
                                usage="labs cluster sweep LAB [OPTION ...]")
     shell = actions.add_parser("shell", help="open a shell on the head or a node, or run a command there",
-                               allow_abbrev=False, usage="labs cluster shell [NODE] [-- COMMAND ...]")
+                               usage="labs cluster shell [NODE] [-- COMMAND ...]")
     for each, words in ((run, "LAB ..."), (sweep, "LAB ..."), (shell, "NODE -- COMMAND ...")):
         each.add_argument("words", nargs=argparse.REMAINDER, metavar=words)
-    actions.add_parser("status", help="show the nodes and their links", allow_abbrev=False)
-    actions.add_parser("down", help="end the cluster and everything that runs on it; results stay", allow_abbrev=False)
+    actions.add_parser("status", help="show the nodes and their links")
+    actions.add_parser("down", help="end the cluster and everything that runs on it; results stay")
 
 
 def _add_start(up: argparse.ArgumentParser) -> None:
@@ -203,9 +203,8 @@ def describe(cluster: state.Cluster) -> str:
     rows = [("node", "address", "cores", "link")]
     rows += [(node, state.address(node), str(len(cluster.cores[node])), str(link))
              for node, link in cluster.links.items()]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    table = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     used = {core for cores in cluster.cores.values() for core in cores}
     shared = len(used) < sum(map(len, cluster.cores.values()))
     note = [f"the nodes share {plural(len(used), 'core')} of this machine"] * shared
-    return "\n".join([f"{plural(len(cluster.nodes), 'node')}{', with Slurm' * cluster.slurm}", *table, *note])
+    title = f"{plural(len(cluster.nodes), 'node')}{', with Slurm' * cluster.slurm}"
+    return "\n".join([title, terminal.table(rows, left=True), *note])
