@@ -48,11 +48,10 @@ class Clone:
         path.chmod(0o755)
         return path
 
-    def fake_python(self, name: str, version: tuple[int, ...], *, venv: bool = True, system: str = "linux") -> Path:
+    def fake_python(self, name: str, version: tuple[int, ...], system: str = "linux") -> Path:
         """Put a Python on PATH with another version or system; it prints its name instead of making an environment."""
-        lacking = "" if venv else "sys.modules['ensurepip'] = None; "
         reported = f"sys.version_info = {version}; sys.platform = '{system}'"
-        program = (f"import runpy, sys; {reported}; {lacking}sys.argv[:1] = []; "
+        program = (f"import runpy, sys; {reported}; sys.argv[:1] = []; "
                    "runpy.run_path(sys.argv[0], run_name='__main__')")
         report, ask = 'echo "$0 $*"', f'exec {sys.executable} -c "{program}" "$@"'
         return self.script(name, f"case $1 in *make_env.py) {report} ;; *) {ask} ;; esac")
@@ -79,10 +78,3 @@ class Clone:
         lines = [line for line in done.stderr.splitlines() if not line.startswith("make: ***")]
         assert len(lines) == 1, done.stderr
         return lines[0]
-
-
-def pretend_installed(site: Path, name: str, version: str) -> None:
-    """Write the metadata of a package, as pip does, without the package."""
-    folder = site / f"{name}-{version}.dist-info"
-    folder.mkdir()
-    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
 
-from tests.setup.clone import ROOT, VERSION, Clone, pretend_installed
+from tests.setup.clone import ROOT, Clone
 
 sys.path.insert(0, str(ROOT / "setup"))
 
@@ -17,14 +16,3 @@ def clone(tmp_path) -> Clone:
     folder = tmp_path / "clone"
     folder.mkdir()
     return Clone(folder)
-
-
-@pytest.fixture
-def installed(clone):
-    """Add a package's metadata to an empty active environment: installed("keras", "3.5.0")."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", clone.active.parent], check=True)
-
-    def write(name: str, version: str) -> None:
-        pretend_installed(clone.active.parent / "lib" / f"python{VERSION}" / "site-packages", name, version)
-
-    return write

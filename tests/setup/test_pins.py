@@ -21,18 +21,9 @@ ELSEWHERE = {"frames"}
 WANTED = PROJECT["dependencies"] + [line for name, extra in EXTRAS.items() if name not in ELSEWHERE for line in extra]
 
 
-def gpu_environment(name: str) -> tuple[dict[str, str], list[str]]:
-    """Return conda's packages with their versions, and pip's lines."""
-    *conda, pip = yaml.safe_load((ROOT / name).read_text())["dependencies"]
-    return dict(entry.split("=", 1) for entry in conda if "=" in entry), pip["pip"]
-
-
-def test_every_dependency_is_pinned_within_what_pyproject_asks():
+def test_every_dependency_is_pinned_and_installed_at_its_pin():
     for requirement in map(Requirement, WANTED):
         assert requirement.specifier.contains(PINS[canonicalize_name(requirement.name)]), requirement
-
-
-def test_what_is_installed_is_what_is_pinned():
     other = {}
     # Not sys.path: setuptools, once imported, has appended a folder with its own copies of packages.
     for result in importlib.metadata.distributions(path=[sysconfig.get_path("purelib")]):
@@ -42,19 +33,14 @@ def test_what_is_installed_is_what_is_pinned():
     assert not other, f"run `make env`: {other}"
 
 
-def test_the_gpu_environment_has_the_same_versions():
-    conda, pip = gpu_environment("environment.yml")
+def test_the_gpu_environment_has_the_same_versions_and_extras():
+    *entries, pip = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+    conda, pip = dict(entry.split("=", 1) for entry in entries if "=" in entry), pip["pip"]
     assert f"-c {CONSTRAINTS}" in pip
-    named = [Requirement(entry) for entry in pip if "==" in entry]
-    assert {requirement.name for requirement in named} > {"tensorflow", "keras", "jupyterlab"}
-    for requirement in named:
-        assert str(requirement.specifier) == f"=={PINS[requirement.name]}", requirement.name
-    for name, version in conda.items():
-        assert PINS.get(name, version) == version, name
-
-
-def test_the_gpu_environment_takes_all_else_from_the_pins():
-    conda, pip = gpu_environment("environment.yml")
+    same = {Requirement(entry).name: Requirement(entry).specifier for entry in pip if "==" in entry}
+    assert same.keys() > {"tensorflow", "keras", "jupyterlab"}
+    assert not [name for name, specifier in same.items() if str(specifier) != f"=={PINS[name]}"]
+    assert not [name for name, version in conda.items() if PINS.get(name, version) != version]
     kit = next(entry.removeprefix("-e ").lstrip(".") for entry in pip if entry.startswith("-e ."))
     others = ELSEWHERE | {"nvcc", "site"}  # conda brings CUDA's compiler; `make site` has an environment of its own.
     assert Requirement(f"labs{kit}").extras == set(EXTRAS) - others

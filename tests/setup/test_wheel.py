@@ -7,36 +7,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from gpu import WHEEL_RPATH, Gpu, find_gpu, link_cusolver
-from horovod_wheel import PREFIX_RPATH, Build, environment
+from gpu import find_gpu
+from horovod_wheel import Build, environment
 from machine import Mpi, find_mpi
 
 from tests.setup.clone import ROOT
+from tests.tools.cluster.client import until
 
 BUILD = Build("0.28.1", "2.21.0", "3.11", Mpi("openmpi-5.0.11", Path("/one/bin")))
-NCCL = Gpu("NCCL-2.16.5-CUDA-12.2", {"HOROVOD_GPU_OPERATIONS": "NCCL"})
-
-
-@pytest.mark.parametrize("change", [
-    {"horovod": "0.28.2"}, {"tensorflow": "2.20.0"}, {"python": "3.12"}, {"gpu": NCCL}, {"movable": False},
-    {"mpi": Mpi("openmpi-4.1.4", Path("/one/bin"))}], ids=lambda change: next(iter(change)))
-def test_another_combination_has_another_wheel(change):
-    assert dataclasses.replace(BUILD, **change).key != BUILD.key
-
-
-def test_tensorflow_finds_cusolver_in_a_folder_where_it_looks(tmp_path):
-    for wheel in ("cusolver", "cusparse"):
-        (tmp_path / "nvidia" / wheel / "lib").mkdir(parents=True)
-    (tmp_path / "nvidia/cusolver/lib/libcusolver.so.11").write_text("cuSOLVER")
-    link_cusolver(tmp_path)
-    link_cusolver(tmp_path)
-    assert (tmp_path / "nvidia/cusparse/lib/libcusolver.so.11").read_text() == "cuSOLVER"
-
-
 ASK = """
 from pathlib import Path
 import horovod_wheel
@@ -72,87 +53,54 @@ def ask(tmp_path):
     return start
 
 
-def test_two_at_once_build_once(ask, tmp_path):
-    both = [ask(1), ask(1)]
-    wheels = {process.communicate()[0].splitlines()[-1] for process in both}
-    assert len(wheels) == 1
-    assert Path(wheels.pop()).read_text() == "refuse\n"
-    assert len((tmp_path / "built").read_text().split()) == 1
-
-
-def test_a_killed_build_leaves_no_wheel(ask, tmp_path):
+def test_a_killed_build_leaves_no_wheel_and_two_at_once_build_once(ask, tmp_path):
     killed = ask(60)
-    while not (tmp_path / "built").exists():
-        time.sleep(0.05)
+    until((tmp_path / "built").exists, 60)
     os.killpg(killed.pid, signal.SIGKILL)
     killed.communicate()
-    wheel = Path(ask(0).communicate()[0].splitlines()[-1])
+    wheels = {process.communicate()[0].splitlines()[-1] for process in [ask(1), ask(1)]}
+    assert len(wheels) == 1
+    wheel = Path(wheels.pop())
     assert wheel.read_text() == "refuse\n"
+    assert len((tmp_path / "built").read_text().split()) == 2
     assert {path.name for path in wheel.parent.iterdir()} == {wheel.name, ".lock"}
 
 
-@pytest.mark.parametrize(("output", "version"), [
-    ("mpirun (Open MPI) 4.1.4\n\nReport bugs to ...", "openmpi-4.1.4"),
-    ("Intel(R) MPI Library for Linux* OS, Version 2021.9 Build 20230307", "intelmpi-2021.9"),
-    ("HYDRA build details:\n    Version:      4.0.2\n", "mpich-4.0.2"),
-])
-def test_the_sites_mpi_is_identified_by_mpiruns_version(tmp_path, output, version):
-    for name in ("mpicxx", "mpirun"):
-        (tmp_path / name).write_text(f"#!/bin/bash\necho '{output}'\n")
-        (tmp_path / name).chmod(0o755)
-    assert find_mpi(str(tmp_path)) == Mpi(version, tmp_path)
+def test_another_combination_has_another_wheel():
+    other = Mpi("openmpi-4.1.4", Path("/one/bin"))
+    for change in {"horovod": "0.28.2"}, {"tensorflow": "2.20.0"}, {"python": "3.12"}, {"movable": False}, {"mpi": other}:
+        assert dataclasses.replace(BUILD, **change).key != BUILD.key
 
 
-class TestGpu:
-    """CUDA and NCCL, identified by their files."""
+def test_the_sites_mpi_is_identified_by_mpiruns_version(tmp_path):
+    for output, version in {"mpirun (Open MPI) 4.1.4\n\nReport bugs to ...": "openmpi-4.1.4",
+                            "HYDRA build details:\n    Version:      4.0.2\n": "mpich-4.0.2"}.items():
+        for name in ("mpicxx", "mpirun"):
+            (tmp_path / name).write_text(f"#!/bin/bash\necho '{output}'\n")
+            (tmp_path / name).chmod(0o755)
+        assert find_mpi(str(tmp_path)) == Mpi(version, tmp_path)
 
-    @pytest.fixture(params=["cuda", "cuda/targets/x86_64-linux"], ids=["toolkit", "conda"])
-    def cuda(self, request, tmp_path):
-        for name in ("cuda/bin/nvcc", f"{request.param}/include/cuda_runtime.h", f"{request.param}/lib/libcudart.so"):
-            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / name).write_text("#!/bin/bash\necho 'Cuda compilation tools, release 12.2, V12.2.140'\n")
-        (tmp_path / "cuda/bin/nvcc").chmod(0o755)
-        self.include = str(tmp_path / request.param / "include")
-        return tmp_path / "cuda"
 
-    def nccl(self, home: Path, library: str) -> Path:
+def test_cuda_and_nccl_are_those_of_the_site_or_of_the_wheels(tmp_path, monkeypatch):
+    site, wheels = tmp_path / "site", tmp_path / "site-packages/nvidia"
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(wheels.parent))
+    for home, library in ((site, "libcudart.so"), (wheels / "cu13", "libcudart.so.13")):
+        for name in ("bin/nvcc", "include/cuda_runtime.h", f"lib/{library}"):
+            (home / name).parent.mkdir(parents=True, exist_ok=True)
+            (home / name).write_text("#!/bin/bash\necho 'Cuda compilation tools, release 12.2, V12.2.140'\n")
+        (home / "bin/nvcc").chmod(0o755)
+    for home, library in ((site / "nccl", "libnccl.so"), (wheels / "nccl", "libnccl.so.2")):
         for folder in ("include", "lib"):
             (home / folder).mkdir(parents=True)
         (home / "lib" / library).touch()
-        version = "#define NCCL_MAJOR 2\n#define NCCL_MINOR 16\n#define NCCL_PATCH 5\n"
-        (home / "include" / "nccl.h").write_text(version)
-        return home
-
-    def test_of_the_site(self, cuda, tmp_path):
-        nccl = self.nccl(tmp_path / "nccl", "libnccl.so")
-        gpu = find_gpu({"HOROVOD_CUDA_HOME": str(cuda), "HOROVOD_NCCL_HOME": str(nccl)})
-        assert gpu.name == "NCCL-2.16.5-CUDA-12.2"
-        assert gpu.options["LABS_CUDA_INCLUDE"] == self.include
-        assert gpu.options["LABS_NCCL_LIBRARY"] == str(nccl / "lib" / "libnccl.so")
-        assert not gpu.movable
-        # The environment may have an nvcc, too, which Horovod would ask for the architectures.
-        path = environment(dataclasses.replace(BUILD, gpu=gpu), Path("/env/bin/python"))["PATH"]
-        assert path.startswith(f"{cuda}/bin:/env/bin:")
-
-    def test_of_tensorflows_wheels(self, cuda, tmp_path, monkeypatch):
-        monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path / "site-packages"))
-        nccl = self.nccl(tmp_path / "site-packages" / "nvidia" / "nccl", "libnccl.so.2")
-        gpu = find_gpu({"HOROVOD_CUDA_HOME": str(cuda)})
-        assert gpu.options["LABS_NCCL_LIBRARY"] == str(nccl / "lib" / "libnccl.so.2")
-        assert dataclasses.replace(BUILD, gpu=gpu).rpath == f"{PREFIX_RPATH};{WHEEL_RPATH}"
-
-    def test_of_the_compilers_wheels(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path / "site-packages"))
-        home = tmp_path / "site-packages" / "nvidia" / "cu13"
-        for name in ("bin/nvcc", "include/cuda_runtime.h", "lib/libcudart.so.13"):
-            (home / name).parent.mkdir(parents=True)
-            (home / name).write_text("#!/bin/bash\necho 'Cuda compilation tools, release 13.0, V13.0.88'\n")
-        (home / "bin/nvcc").chmod(0o755)
-        self.nccl(tmp_path / "site-packages" / "nvidia" / "nccl", "libnccl.so.2")
-        gpu = find_gpu({})
-        assert gpu.name == "NCCL-2.16.5-CUDA-13.0"
-        assert gpu.options["HOROVOD_CUDA_HOME"] == str(home)
-        assert environment(dataclasses.replace(BUILD, gpu=gpu), Path("/env/bin/python"))["NVCC_APPEND_FLAGS"] == (
-            f"-L{home / 'lib'}"
-        )
-        assert gpu.movable
+        (home / "include/nccl.h").write_text("#define NCCL_MAJOR 2\n#define NCCL_MINOR 16\n#define NCCL_PATCH 5\n")
+    own = find_gpu({"HOROVOD_CUDA_HOME": str(site), "HOROVOD_NCCL_HOME": str(site / "nccl")})
+    assert (own.name, own.movable) == ("NCCL-2.16.5-CUDA-12.2", False)
+    assert own.options["LABS_NCCL_LIBRARY"] == str(site / "nccl/lib/libnccl.so")
+    # The environment may have an nvcc, too, which Horovod would ask for the architectures.
+    path = environment(dataclasses.replace(BUILD, gpu=own), Path("/env/bin/python"))["PATH"]
+    assert path.startswith(f"{site}/bin:/env/bin:")
+    packed = find_gpu({})
+    assert packed.movable
+    assert packed.options["HOROVOD_CUDA_HOME"] == str(wheels / "cu13")
+    assert packed.options["LABS_NCCL_LIBRARY"] == str(wheels / "nccl/lib/libnccl.so.2")
