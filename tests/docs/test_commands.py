@@ -18,9 +18,8 @@ import pytest
 from labs.cli import commands as commands_of_labs
 from labs.datasets import registry
 from labs.run import catalogue, command_line
-from labs.run.paths import ROOT, search_path
-from tests.slurm.client import Slurm, unavailable
-from tests.slurm.conftest import running
+from labs.run.paths import ROOT
+from tests.slurm.client import unavailable
 from tests.tools.cluster.client import ending
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -99,20 +98,6 @@ def trained(shell):
     return shell
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory) -> Iterator[Slurm]:
-    """Start a cluster with as many nodes as the pages request, and as many configured GPUs."""
-    with running(tmp_path_factory, nodes=8, cpus=8, gpus=8) as eight:
-        yield eight
-
-
-def typed(cluster: Slurm, line: str) -> str:
-    """Run a command in bash on the login node of a cluster, in the clone; return its output."""
-    results = cluster.cluster.folder.parent / "results"
-    search = f"{Path(sys.executable).parent}:{search_path()}"
-    return cluster.run("bash", "-euc", line, PATH=search, PYTHONPATH=str(ROOT), LABS_RESULTS=str(results))
-
-
 TYPED = re.compile(r"^(labs cluster shell(?: node\d+)?)\n(.*?)^exit$", re.MULTILINE | re.DOTALL)
 """A shell on a host of the cluster, and what a student types there."""
 CHANGES = {
@@ -164,24 +149,3 @@ def test_the_others_are_parsed(shell):
             assert words[-1] in registry.DATASETS
         elif words[0] == "horovodrun":
             assert any((ROOT / word).is_file() or word.removeprefix("labs.") in catalogue.lab_names() for word in words)
-
-
-@pytest.mark.slurm
-def test_a_cluster_takes_its_commands(cluster):
-    for line in COMMANDS:
-        if line.startswith("sbatch ") and not re.match(PARSED, line):
-            assert "to start at" in cluster.run("sbatch", "--test-only", *shlex.split(line)[1:]), line
-        elif line.startswith("labs queue"):
-            typed(cluster, line)
-
-
-@pytest.mark.slurm
-def test_sweeps_are_submitted(cluster):
-    cluster.run("scontrol", "update", "partitionname=lab", "state=down")  # It accepts jobs, but starts none.
-    try:
-        for line in COMMANDS:
-            if line.endswith("--sbatch"):
-                assert re.search(r"\d+ runs of lab\d+_\w+ are jobs? \d+", typed(cluster, line)), line
-    finally:
-        cluster.run("scancel", "--user", str(os.getuid()))
-        cluster.run("scontrol", "update", "partitionname=lab", "state=up")

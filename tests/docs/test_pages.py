@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import re
 import runpy
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-import yaml
 
 from labs.run import catalogue
 from labs.run.paths import ROOT
@@ -56,11 +54,6 @@ def test_readme_has_the_same_times_as_the_notebooks():
         said.append((lab, HOURS[re.search(r"allow (.*?)(?: to work through it)?[.,]", first)[1]]))
     assert re.findall(r"^\| (lab\w+) \| [^|]* \| (\S+ h) \| \[notebook\]\(notebooks/\1\.ipynb\)", readme,
                       re.MULTILINE) == said
-
-
-def test_the_citation_has_the_version_of_the_kit():
-    kit = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == kit["version"]
 
 
 def test_readme_is_for_the_first_minute():
