@@ -1,4 +1,4 @@
-"""Step times of one worker on one core: data/reference/step_times.csv, which docs/at-scale.md uses.
+"""Step times of one worker on one core: data/reference/step_times.csv, which docs/speed.md uses.
 
     python -m benchmarks.step_times FILE
 

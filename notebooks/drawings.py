@@ -370,7 +370,7 @@ def two_nodes() -> Figure:
 
 
 def at_scale() -> Figure:
-    """Draw docs/at-scale.md's efficiencies: of the measured steps, without the slowest 1 % of them, of equal steps."""
+    """Draw docs/speed.md's efficiencies: of the measured steps, without the slowest 1 % of them, of equal steps."""
     steps = pd.read_csv(ROOT / "data/reference/step_times.csv")["step_seconds"].to_numpy()
     settings = {"as measured": steps, "without the slowest 1 %": steps[steps <= np.quantile(steps, 0.99)],
                 "all steps equal": steps.mean()}

@@ -14,7 +14,7 @@ SLIDERS = {
     ("notebooks/lab03_lr_scaling", "The learning rate of every step"): "rates",
     ("notebooks/lab05_allreduce", "Four ranks, and the bytes derived"): "ring",
     ("notebooks/lab05_allreduce", "Latency and bandwidth"): "message",
-    ("docs/at-scale", "Algorithms of the all-reduce: ring, tree, halving, two levels"): "scale",
+    ("docs/speed", "4,096 workers, on paper"): "scale",
 }
 """The page and the heading of the section that each slider ends. There a reader has made the section's predictions."""
 

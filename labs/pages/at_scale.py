@@ -1,6 +1,6 @@
 """A model of a step on thousands of workers: computation, stragglers, all-reduce, failures and checkpoints.
 
-docs/at-scale.md uses it. It leaves out input, congestion of the network, nodes that are always slow, and failures that
+docs/speed.md uses it. It leaves out input, congestion of the network, nodes that are always slow, and failures that
 come in groups.
 """
 
