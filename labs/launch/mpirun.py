@@ -10,23 +10,19 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from labs.run import heartbeat, paths, resources, slurm, terminal
+from labs.run import heartbeat, paths, resources, terminal
 from labs.run.errors import LabError
 from labs.run.text import plural
 
 PYTHON = [sys.executable, "-P"]
 """Python without the working folder on its module path: a student's keras.py there would hide Keras."""
-INSIDE = re.compile(
-    r"OMPI_(COMM_WORLD|UNIVERSE|FILE|APP|FIRST|NUM)|(PMIX|PRTE)_(?!MCA)|HOROVOD_(RANK|SIZE|LOCAL|CROSS|CONTROLLER|HOSTNAME|GLOO_RENDEZVOUS)"
-)
+INSIDE = re.compile(r"OMPI_(COMM_WORLD|UNIVERSE|FILE|APP|FIRST|NUM)|(PMIX|PRTE)_(?!MCA)"
+                    r"|HOROVOD_(RANK|SIZE|LOCAL|CROSS|CONTROLLER|HOSTNAME|GLOO_RENDEZVOUS)")
 """Variables that make a launcher or a worker believe that it is already inside a run."""
-EXPORTED = re.compile(r"LABS_|TF_|KERAS_|HOROVOD_|NCCL_|CUDA_|NVIDIA_|XLA_|ONEDNN_|DNNL_|GLIBC_|OMP_|PYTHON"
-                      r"|SETUPTOOLS_USE")
+EXPORTED = re.compile(r"LABS_|TF_|KERAS_|HOROVOD_|NCCL_|CUDA_|NVIDIA_|XLA_|ONEDNN_|DNNL_|OMP_|PYTHON|SETUPTOOLS_USE")
 """Variables that the workers need on all nodes."""
-HOST_FILES = ("PRTE_MCA_prte_default_hostfile", "PRTE_MCA_default_hostfile", "OMPI_MCA_orte_default_hostfile")
-"""Variables in which Open MPI 5 and 4 look for the default host file."""
-HOST = re.compile(r"(?!(?:max[_-])?slots)([\w.@-]+)(?:\s+slots\s*=\s*(\d+))?(?:\s+max[_-]slots\s*=\s*\d+)?")
-"""A line of a host file."""
+HOST_FILE = "PRTE_MCA_prte_default_hostfile"
+"""The variable in which mpirun looks for its host file; `labs cluster` sets it."""
 
 
 def command(workers: int, env: Mapping[str, str] | None = None) -> list[str]:
@@ -67,16 +63,11 @@ def environment(bar: bool = True) -> dict[str, str]:
     """
     env = {name: value for name, value in os.environ.items() if not INSIDE.match(name)}
     env |= {"PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1"}  # File names and output are UTF-8, whatever the locale.
-    env["LABS_TERMINAL"] = str(terminal.columns() if bar else 0)
-    env["PYTHONPATH"] = paths.python_path()
+    env |= {"LABS_TERMINAL": str(terminal.columns() if bar else 0), "PYTHONPATH": paths.python_path(),
+            heartbeat.SUPERVISOR: f"{socket.gethostname()}:{os.getpid()}"}
     if os.geteuid() == 0:  # In a container root is the only user; Open MPI refuses root without both variables.
         env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return env
-
-
-def supervision() -> dict[str, str]:
-    """Return the variable with which workers end with this process and send it their heartbeats."""
-    return {heartbeat.SUPERVISOR: f"{socket.gethostname()}:{os.getpid()}"}
 
 
 def nodes() -> int:
@@ -86,26 +77,16 @@ def nodes() -> int:
 
 
 def host_slots() -> dict[str, int]:
-    """Return how many workers mpirun's host file allows on each node; empty if no variable names such a file.
+    """Return how many workers mpirun's host file allows on each node; empty without such a file.
 
     Raises:
-        LabError: The file cannot be read, or has a line other than HOST slots=N.
+        LabError: The file has a line other than HOST slots=N.
     """
-    variable = next((name for name in HOST_FILES if name in os.environ), None)
-    if variable is None:
-        return {}
-    file = paths.expand_home(os.environ[variable], variable)
-    try:
-        lines = file.read_text(errors="replace").splitlines()
-    except OSError as problem:
-        raise LabError(f"{variable} names {file}: {problem.strerror}; unset it, or name a host file") from None
-    counts: dict[str, int] = {}
-    for line in filter(None, (line.partition("#")[0].strip() for line in lines)):
-        match = HOST.fullmatch(line)
-        if not match or match[1] in counts:
-            raise LabError(f"{file}: the kit reads only HOST slots=N, once per host, not {line!r}")
-        # For a host without slots, mpirun uses its cores. The kit assumes as many as here: nodes are mostly equal.
-        counts[match[1]] = int(match[2] or resources.cores())
+    counts = {}
+    for line in Path(os.environ[HOST_FILE]).read_text().splitlines() if HOST_FILE in os.environ else ():
+        if not (match := re.fullmatch(r"(\S+) slots=(\d+)", line)):
+            raise LabError(f"{os.environ[HOST_FILE]}: the kit reads only lines of the form HOST slots=N, not {line!r}")
+        counts[match[1]] = int(match[2])
     return counts
 
 
@@ -121,24 +102,13 @@ def choose_workers(requested: int | None, oversubscribe: bool) -> int:
     """
     if requested is not None and requested < 1:
         raise LabError(f"--workers {requested}: a run needs at least one")
-    if granted := resources.allocation():
+    granted = resources.allocation()
+    if granted:
         resources.refuse_separate_tasks()
-        if advice := resources.gpu_advice(granted) or _advise_gpus(granted):
-            terminal.note(advice)
-        return resources.choose_tasks(granted, requested)
-    workers = requested or visible_gpus() or 1
-    if not oversubscribe:
+    workers = requested or (granted.ntasks if granted else visible_gpus() or 1)
+    if granted or not oversubscribe:
         check_slots(workers)
     return workers
-
-
-def _advise_gpus(granted: resources.Allocation) -> str:
-    """Return one line on GPUs that the job's nodes have but the job did not request, or an empty string."""
-    gpus = slurm.gpus_of_nodes(granted.node_list) if granted.gpus_per_node == 0 else 0
-    if gpus == 0:
-        return ""
-    return (f"each node of this job has {plural(gpus, 'GPU')}, but the job asked for none and trains on CPUs; "
-            f"to use them: sbatch --gpus-per-node={gpus} --ntasks-per-node={gpus}")
 
 
 def slots() -> int:
@@ -151,12 +121,17 @@ def check_slots(workers: int) -> None:
     """Refuse more workers than cores.
 
     Raises:
-        LabError: The workers are too many; the message names the number that fits and the option that overrides it.
+        LabError: The workers are too many; the message names the number that fits, and how to have more.
     """
-    if workers > slots():
-        quota = "" if resources.allocation() or host_slots() else resources.describe_quota()
-        raise LabError(f"{workers} workers on {plural(slots(), 'core')}{quota} would wait for each other; "
-                       f"ask for at most {slots()}, or add --oversubscribe")
+    if workers <= slots():
+        return
+    if granted := resources.allocation():
+        raise LabError(f"--workers {workers}, but job {granted.job_id} has {plural(granted.cpus, 'CPU')} for workers "
+                       f"on {plural(granted.nodes, 'node')}; choose another number, or ask for more: "
+                       "sbatch -N NODES --ntasks-per-node=WORKERS")
+    quota = "" if host_slots() else resources.describe_quota()
+    raise LabError(f"{workers} workers on {plural(slots(), 'core')}{quota} would wait for each other; ask for at most "
+                   f"{slots()}, or add --oversubscribe")
 
 
 def visible_gpus() -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import getpass
 import os
 import shlex
 import shutil
@@ -13,41 +12,22 @@ import sys
 import tempfile
 from pathlib import Path
 
-from labs.run.errors import LabError, quoted
-
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDERS = ("LABS_DATA", "LABS_RESULTS", "LABS_WORK", "LABS_CACHE", "LABS_CLUSTER")
 """The variables that name folders."""
 
 
-def expand_home(path: str | os.PathLike, source: str) -> Path:
-    """Return a path that a user has given, with `~` replaced: a shell keeps it in `--results=~/runs` and in quotes.
-
-    Args:
-        path: The path, which need not exist.
-        source: Where it comes from, such as "--results" or "LABS_DATA".
-
-    Raises:
-        LabError: The path begins with the home folder of an unknown user.
-    """
-    try:
-        return Path(path).expanduser()
-    except RuntimeError:
-        raise LabError(f"{source} {quoted(str(path))}: this machine has no such home folder; choose another path"
-                       ) from None
-
-
 def _folder(variable: str, default: Path) -> Path:
     """Return the folder that an environment variable names, or else a default."""
     path = os.environ.get(variable)
-    return expand_home(path, variable) if path else default
+    return Path(path).expanduser() if path else default  # A shell keeps the `~` of a quoted path.
 
 
 def make_folders_absolute() -> None:
     """Make the folders that variables name absolute, for programs that run elsewhere, such as a notebook's kernel."""
     for variable in FOLDERS:
         if path := os.environ.get(variable):
-            os.environ[variable] = str(expand_home(path, variable).absolute())
+            os.environ[variable] = str(Path(path).expanduser().absolute())
 
 
 def data_dir() -> Path:
@@ -86,18 +66,6 @@ def own_temporary_dir() -> Path:
     return folder
 
 
-def check_working_folder() -> None:
-    """Refuse a working folder that has been deleted: mpirun and many libraries need one.
-
-    Raises:
-        LabError: The working folder has been deleted.
-    """
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        raise LabError("the working folder has been deleted; `cd` to another") from None
-
-
 def python_path() -> str:
     """Return PYTHONPATH for programs that need `labs`: with the clone first, unless it is installed.
 
@@ -118,21 +86,9 @@ def search_path() -> str:
     return f"{os.environ.get('PATH', '/usr/bin:/bin')}:/usr/sbin:/sbin"
 
 
-def user_name() -> str:
-    """Return the user's name, or the user ID if there is no name, as in some containers."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # OSError: since Python 3.13.
-        return str(os.getuid())
-
-
 def labs_command() -> str:
-    """Return how the user called `labs`, for commands to paste: "labs", ".venv/bin/labs", or with a full path."""
-    program = Path(sys.argv[0])
-    if program.name != "labs":  # `python -m labs`, a worker, a notebook.
-        program = Path(sys.executable).parent / "labs"
-    if not program.exists():
-        return shlex.join([sys.executable, "-m", "labs"])
+    """Return `labs` for commands to paste: with its path, unless the shell would find the same."""
+    program = Path(sys.executable).with_name("labs")
     on_path = shutil.which("labs")
     return "labs" if on_path and os.path.samefile(on_path, program) else shlex.quote(str(program))
 

@@ -29,49 +29,28 @@ BOOKKEEPING = {".lock", "holder", "hosts", "heartbeats", "timeline.json", STARTE
 """Files in a run's folder before the run has saved anything."""
 
 
-class Lock:
-    """A lock file and its note. If the process that holds the lock dies, the kernel releases it.
+def run_lock(folder: Path, patience: float = 0.0) -> FileLock:
+    """Return a context that holds a run's folder; it raises Timeout if another process holds it, or OSError.
+
+    If the process that holds the lock dies, the kernel releases it.
 
     Args:
-        path: The lock file; its folder must exist.
-        note: The file that names the holder; if omitted, it lies beside the lock.
+        folder: The run's folder, which must exist.
+        patience: How long to wait for another holder, in seconds.
     """
+    return FileLock(folder / ".lock", timeout=patience)
 
-    def __init__(self, path: Path, note: Path | None = None):
-        self.path, self.note = path, note or path.with_suffix(".holder")
 
-    def hold(self, patience: float = 0.0) -> FileLock:
-        """Return a context that holds the lock; it raises Timeout if another process holds it, or OSError.
-
-        Args:
-            patience: How long to wait for another holder, in seconds; -1 waits without limit.
-        """
-        return FileLock(self.path, timeout=patience)
-
-    def sign(self) -> None:
-        """Write this process's name into the note; only the holder may call this."""
-        atomic.write_text(self.note, f"process {os.getpid()} on {socket.gethostname()}")
-
-    def holder(self) -> str:
-        """Return the process that signed last, for messages."""
-        return self.note.read_text() if self.note.exists() else "another process"
-
-    def is_held(self) -> bool:
-        """Return whether a process holds the lock; False if it cannot be opened, which `hold` reports."""
+def is_held(folder: Path) -> bool:
+    """Return whether a process holds a run; False if the lock cannot be opened, which `hold` reports."""
+    with contextlib.suppress(OSError):
         try:
-            if self.path.exists():
-                with self.hold():
+            if (folder / ".lock").exists():
+                with run_lock(folder):
                     pass
-        except Timeout:
+        except Timeout:  # It is an OSError.
             return True
-        except OSError:
-            pass
-        return False
-
-
-def run_lock(folder: Path) -> Lock:
-    """Return the lock of a run's folder."""
-    return Lock(folder / ".lock", folder / "holder")
+    return False
 
 
 @contextlib.contextmanager
@@ -89,9 +68,9 @@ def hold(lab: str, options: Options, workers: int, config: Any = None) -> Iterat
     """
     with reserved(lab, resumed(lab, options), workers) as folder, contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(run_lock(folder).hold(PATIENCE))
+            stack.enter_context(run_lock(folder, PATIENCE))
             refuse_taken(lab, folder, options, config, workers)
-            run_lock(folder).sign()
+            atomic.write_text(folder / "holder", f"process {os.getpid()} on {socket.gethostname()}")
         except Timeout:
             raise _held(folder) from None
         except OSError as error:
@@ -122,34 +101,23 @@ def reserved(lab: str, options: Options, workers: int) -> Iterator[Path]:
     """
     name = options.name or f"{time.strftime('%Y%m%d-%H%M%S')}-w{workers}"
     for each in itertools.chain([name], (f"{name}-{count}" for count in itertools.count(2))):
-        folder = options.results_root / lab / each
-        fresh = _make(folder)
-        if fresh or options.name:
+        folder, is_new = options.results_root / lab / each, True
+        try:
+            folder.mkdir(parents=True)  # Of several processes, only one makes it.
+        except OSError as error:
+            if not folder.is_dir():
+                raise _unwritable(folder, error) from None
+            is_new = False
+        if is_new or options.name:
             break
     try:
         yield folder
     except (LabError, OSError, KeyboardInterrupt):
-        if fresh and not run_lock(folder).is_held():
-            _remove_unused(folder)
+        if is_new and not is_held(folder) and {path.name for path in folder.iterdir()} <= BOOKKEEPING:
+            shutil.rmtree(folder, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                folder.parent.rmdir()  # If this was its only run.
         raise
-
-
-def _make(folder: Path) -> bool:
-    """Make a folder, and return whether it is new: of several processes, only one makes it."""
-    try:
-        folder.mkdir(parents=True)
-    except OSError as error:
-        if not folder.is_dir():
-            raise _unwritable(folder, error) from None
-        return False
-    return True
-
-
-def _remove_unused(folder: Path) -> None:
-    with contextlib.suppress(OSError):
-        if {path.name for path in folder.iterdir()} <= BOOKKEEPING:
-            shutil.rmtree(folder)
-            folder.parent.rmdir()  # If this was its only run.
 
 
 def _unwritable(folder: Path, error: OSError) -> LabError:
@@ -157,7 +125,9 @@ def _unwritable(folder: Path, error: OSError) -> LabError:
 
 
 def _held(folder: Path) -> LabError:
-    return LabError(f"run {folder.name!r} is locked by {run_lock(folder).holder()}; choose another --name")
+    note = folder / "holder"
+    holder = note.read_text() if note.exists() else "another process"
+    return LabError(f"run {folder.name!r} is locked by {holder}; choose another --name")
 
 
 def resumed(lab: str, options: Options) -> Options:
@@ -167,12 +137,12 @@ def resumed(lab: str, options: Options) -> Options:
     runs = options.results_root / lab
     saved = [path for path in runs.glob("*/checkpoints/*.npz") if not (path.parents[1] / "record.json").exists()]
     newest = (path.parents[1] for path in sorted(saved, key=lambda path: path.stat().st_mtime, reverse=True))
-    return dataclasses.replace(options, name=next((run.name for run in newest if not run_lock(run).is_held()), None))
+    return dataclasses.replace(options, name=next((run.name for run in newest if not is_held(run)), None))
 
 
 def refuse_held(folder: Path) -> None:
     """Raise LabError if a process holds a run; called before anything is started for the run."""
-    if run_lock(folder).is_held():
+    if is_held(folder):
         raise _held(folder)
 
 
@@ -202,8 +172,7 @@ def refuse_taken(lab: str, folder: Path, options: Options, config: Any, workers:
         if begun["workers"] and workers:  # 0: it may change, as in elastic training.
             before, now = before | {"workers": begun["workers"]}, now | {"workers": workers}
         refuse_changed(folder.name, before, now)
-        if hasattr(config, "epochs"):
-            refuse_fewer_epochs(folder, config.epochs)
+        _refuse_fewer_epochs(folder, getattr(config, "epochs", None))
 
 
 def is_saved(folder: Path) -> bool:
@@ -212,11 +181,10 @@ def is_saved(folder: Path) -> bool:
 
 
 def started_with(folder: Path) -> dict[str, Any]:
-    """Return the "workers", "config" and "options" of STARTED; {} if they are not known."""
+    """Return the "workers", "config" and "options" of STARTED; {} if there is no such file."""
     try:
-        begun = json.loads((folder / STARTED).read_bytes())
-        return begun if isinstance(begun["config"] | begun["options"], dict) and begun["workers"] >= 0 else {}
-    except (OSError, ValueError, KeyError, TypeError):
+        return json.loads((folder / STARTED).read_bytes())
+    except FileNotFoundError:
         return {}
 
 
@@ -240,18 +208,9 @@ def refuse_changed(run: str, before: Mapping[str, Any], now: Mapping[str, Any], 
         raise LabError(f"run {run!r} was started with {', and '.join(differing)}; {cure}, or choose another --name")
 
 
-def refuse_fewer_epochs(folder: Path, epochs: int) -> None:
-    """Refuse to resume a run that has already trained for more epochs.
-
-    Args:
-        folder: The run's folder.
-        epochs: The value of --epochs.
-
-    Raises:
-        LabError: The run has begun a later epoch; the message names the smallest number of epochs to ask for.
-    """
+def _refuse_fewer_epochs(folder: Path, epochs: int | None) -> None:
+    """Refuse to resume a run that has already trained for more epochs."""
     last = max((path.stem for path in folder.glob("checkpoints/epoch-*.npz")), default="")
     match = re.fullmatch(r"epoch-(\d+)(-step-\d+)?", last)
-    if match and (begun := int(match[1]) + bool(match[2])) > epochs:
-        raise LabError(f"run {folder.name!r} has begun epoch {begun}, and --epochs {epochs} would end before it; omit "
-                       f"--epochs when you resume, give --epochs {begun} or more, or choose another --name")
+    if match and epochs is not None and (begun := int(match[1]) + bool(match[2])) > epochs:
+        raise LabError(f"run {folder.name!r} has begun epoch {begun}; resume it with --epochs {begun} or more")

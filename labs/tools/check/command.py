@@ -119,7 +119,7 @@ def packages() -> Finding:
                                                  if not line.startswith("tensorflow")]}
     if missing := [name for name, known in versions.items() if known is None]:
         return fail(f"not installed: {', '.join(missing)}", install(missing[0]))
-    environment.refuse_keras()
+    environment.refuse_package("keras")
     others = [name for name in [*versions, "keras"] if version(name) != pins().get(name, version(name))]
     if others:
         return warn(", ".join(f"{name} {version(name)} (tested with {pins()[name]})" for name in others),
@@ -129,7 +129,7 @@ def packages() -> Finding:
 
 def tensorflow() -> Finding:
     """Compare TensorFlow's version with the one that the labs are tested with, and import it in a separate process."""
-    environment.refuse_tensorflow()
+    environment.refuse_package("tensorflow")
     facts, tested = _probe(), environment.tested()["tensorflow"]
     if "tensorflow" not in facts:
         return _not_loaded("tensorflow")
@@ -188,7 +188,7 @@ def variables() -> list[Finding]:
     """Return a finding for each variable that breaks a run or falsifies it."""
     from labs.launch import mpirun
 
-    findings = [Finding(rule.state, f"={value} {rule.cause}", f"unset {rule.name}", rule.name)
+    findings = [fail(f"={value} {rule.cause}", f"unset {rule.name}", rule.name)
                 for rule, value in environment.harmful()]
     left = sorted(name for name in os.environ if mpirun.INSIDE.match(name))
     if left and not ("SLURM_JOB_ID" in os.environ and all(name.startswith("PMIX_") for name in left)):  # Set by Slurm.
@@ -199,8 +199,7 @@ def variables() -> list[Finding]:
 
 def _harmful(*prefixes: str) -> str:
     """Return the command that unsets variables of these prefixes that break a run, or an empty string."""
-    return "; ".join(f"unset {rule.name}" for rule, _ in environment.harmful()
-                     if rule.state == "fail" and rule.name.startswith(prefixes))
+    return "; ".join(f"unset {rule.name}" for rule, _ in environment.harmful() if rule.name.startswith(prefixes))
 
 
 def disk() -> list[Finding]:
