@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import signal
 from collections.abc import Iterable
@@ -32,12 +31,7 @@ SILENT_AFTER = 3.0
 
 
 def explain_exit(code: int, errors: str) -> str:
-    """Return why a program failed, as the end of a sentence that begins with the program's name.
-
-    Args:
-        code: The exit code; below 0, the signal that killed the program.
-        errors: The error stream; the last line that names an error counts, else the last line with any text.
-    """
+    """Return why a program failed, from its exit code and error stream; the program's name goes before it."""
     if code < 0:
         return f"was killed by {signal.Signals(-code).name}"
     lines = [line.strip() for line in errors.splitlines() if line.strip(" -\0")]
@@ -49,15 +43,6 @@ def proof_verdict(output: str) -> str:
     """Return the verdict that setup/proof.py printed, or an empty string."""
     lines = [line for line in output.splitlines() if line.startswith(PROOF_PREFIX)]
     return lines[-1].removeprefix(PROOF_PREFIX) if lines else ""
-
-
-@dataclasses.dataclass(frozen=True)
-class Seen:
-    """The last heartbeat of a rank, its time, and the time since which it shows the same step; on the clock."""
-
-    heartbeat: Heartbeat
-    time: float
-    moved: float
 
 
 class Evidence:
@@ -72,16 +57,18 @@ class Evidence:
         self.stall_seconds = stall_seconds
         self.clock = AwakeClock()
         self.error = ""
-        """The first error that a worker has reported."""
         self.error_time = 0.0
-        """The time of that report, on `clock`."""
+        """The first error that a worker has reported, and its time on `clock`."""
         self.launcher_message = ""
         self._folder = folder and folder / heartbeat.FOLDER
         self._old: list[Heartbeat] = []
         self._old = self._read()
         """Left by the run that this one resumes."""
-        self._seen: dict[int, Seen] = {}
-        self._has_begun, self._read_at = False, 0.0
+        self._last: dict[int, Heartbeat] = {}
+        self._heard: dict[int, float] = {}
+        self._moved: dict[int, float] = {}
+        """By rank: the last heartbeat, its time, and the time since which it shows the same step; on `clock`."""
+        self._read_at = 0.0
 
     def add_error(self, text: str) -> None:
         """Add the text of a worker's error line; only the first one counts."""
@@ -104,38 +91,32 @@ class Evidence:
         now = self.clock.now()
         if not self._folder or now - self._read_at < 1:
             return ""
-        self._read_at, self._seen = now, {each.rank: self._see(each, now) for each in self._read() if each.alive}
-        self._has_begun = self._has_begun or bool(self._seen)
-        workers = [*self._seen.values()]
-        if not self._has_begun and now > SECONDS_TO_START:
+        self._read_at = now
+        workers = [self._time(each, now) for each in self._read() if each.alive]
+        if not self._last and now > SECONDS_TO_START:
             return f"no worker has started in {now:.0f} s; `labs check` looks for the cause"
-        idle = max((now - (each.moved if each.heartbeat.is_training else each.time + self.stall_seconds)
+        idle = max((now - (self._moved[each.rank] if each.is_training else self._heard[each.rank] + self.stall_seconds)
                     for each in workers), default=0.0)
-        return self._explain_stall(workers, idle, now) if idle > self.stall_seconds else ""
-
-    def _see(self, last: Heartbeat, now: float) -> Seen:
-        """Return a rank's heartbeat with its times."""
-        before = self._seen.get(last.rank)
-        if before and before.heartbeat == last:
-            return before
-        return Seen(last, now, before.moved if before and before.heartbeat.moved == last.moved else now)
-
-    def _explain_stall(self, workers: list[Seen], idle: float, now: float) -> str:
-        """Return a message that names the silent ranks; if there are none, those that are furthest behind."""
-        behind = min((each.heartbeat.epoch, each.heartbeat.step) for each in workers)
-        late = ([each.heartbeat for each in workers if now - each.time > SILENT_AFTER] or
-                [each.heartbeat for each in workers if (each.heartbeat.epoch, each.heartbeat.step) == behind])
+        if idle <= self.stall_seconds:
+            return ""
+        behind = min((each.epoch, each.step) for each in workers)
+        late = ([each for each in workers if now - self._heard[each.rank] > SILENT_AFTER] or
+                [each for each in workers if (each.epoch, each.step) == behind])
         waiting = ", the others are waiting" * (len(late) < len(workers))
-        return (f"{self._list(late)}: no progress for {idle:.0f} s{waiting} (--stall-seconds); frozen, overloaded, or "
-                "a node or link is lost")
+        return (f"{_list(late)}: no progress for {idle:.0f} s{waiting} (--stall-seconds); frozen, overloaded, or a "
+                "node or link is lost")
+
+    def _time(self, worker: Heartbeat, now: float) -> Heartbeat:
+        """Note when a rank's heartbeat changed and when its step did; return the heartbeat."""
+        before = self._last.get(worker.rank)
+        if worker != before:
+            self._heard[worker.rank], self._last[worker.rank] = now, worker
+        if not before or before.moved != worker.moved:
+            self._moved[worker.rank] = now
+        return worker
 
     def cause(self, code: int, folder: Path) -> str:
-        """Return why the run in a folder failed, or an empty string if it did not.
-
-        Args:
-            code: The exit code of the launcher.
-            folder: The run's folder.
-        """
+        """Return why the run in a folder failed, or an empty string if it did not; `code` is the launcher's."""
         if code == 0 and (folder / "record.json").exists():
             return ""
         last = {each.rank: each for each in self._read()}
@@ -159,19 +140,15 @@ class Evidence:
 
     def _lost_launcher(self, code: int, heartbeats: dict[int, Heartbeat]) -> str:
         """Return how the launcher ended, where no worker is known to be the cause."""
-        last = f"; last heartbeats: {self._list(heartbeats.values())}" if heartbeats else ""
+        last = f"; last heartbeats: {_list(heartbeats.values())}" if heartbeats else ""
         if match := LOST_NODE.search(self.launcher_message):
             return f"node {match[1] or match[2]} is lost: the launcher's daemon there has ended{last}"
-        message = f": {self.launcher_message}" if self.launcher_message else ""
-        if code < 0:
-            return f"the launcher {explain_exit(code, '')}{message}{last}"
-        if code == 0:
-            return f"the launcher ended with code 0, but the run has written no record{message}{last}"
-        hint = "; `labs check` looks for the cause"
-        return f"the launcher ended with code {code}{message or ': it gave no reason'}{hint}{last}"
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code} and no record"
+        why = self.launcher_message or "it gave no reason; `labs check` looks for the cause"
+        return f"the launcher {how}: {why}{last}"
 
-    @staticmethod
-    def _list(heartbeats: Iterable[Heartbeat]) -> str:
-        """Return where ranks are; of more than four, the first four."""
-        texts = [str(each) for each in heartbeats]
-        return ", ".join(texts[:4]) + ", ..." * (len(texts) > 4)
+
+def _list(heartbeats: Iterable[Heartbeat]) -> str:
+    """Return where ranks are; of more than four, the first four."""
+    texts = [str(each) for each in heartbeats]
+    return ", ".join(texts[:4]) + ", ..." * (len(texts) > 4)

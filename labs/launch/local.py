@@ -54,23 +54,23 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     workers = mpirun.choose_workers(workers, oversubscribe)
     if options.resume and not options.name:
         terminal.note(f"no run of {lab.name} is interrupted and idle; a new one starts")
-    with run_lock.reserved(lab.name, options, workers) as folder:
-        if options.name:
-            run_lock.refuse_held(folder)
-            run_lock.refuse_taken(lab.name, folder, options, config, workers)
-        lab.check(config, workers)
-        arguments += [] if is_named else ["--name", folder.name]
-        if announce:
-            terminal.note(f"starting {plural(workers, 'worker')} ...")
-        try:
-            if launch:  # Workers that have started already may have another results root in their environment.
-                launch(lab, config, arguments + ([] if options.results else ["--results", str(folder.parents[1])]))
-            else:
-                _launch(lab, config, workers, arguments, log, options, folder)
-        except KeyboardInterrupt:
-            if not (folder / "record.json").exists():  # Otherwise there is nothing to resume.
-                raise Interrupted(_to_resume(lab, arguments, workers, oversubscribe)
-                                  if run_lock.is_saved(folder) else "") from None
+    lab.check(config, workers)
+    if options.name:
+        run_lock.refuse_held(options.results_root / lab.name / options.name)
+        run_lock.refuse_taken(lab.name, options.results_root / lab.name / options.name, options, config, workers)
+    folder = run_lock.make_folder(lab.name, options, workers)
+    arguments += [] if is_named else ["--name", folder.name]
+    if announce:
+        terminal.note(f"starting {plural(workers, 'worker')} ...")
+    try:
+        if launch:  # Workers that have started already may have another results root in their environment.
+            launch(lab, config, arguments + ([] if options.results else ["--results", str(folder.parents[1])]))
+        else:
+            _launch(lab, config, workers, arguments, log, options, folder)
+    except KeyboardInterrupt:
+        if not (folder / "record.json").exists():  # Otherwise there is nothing to resume.
+            raise Interrupted(_to_resume(lab, arguments, workers, oversubscribe)
+                              if run_lock.is_saved(folder) else "") from None
     return json.loads((folder / "record.json").read_bytes())
 
 

@@ -32,9 +32,6 @@ def command(workers: int, env: Mapping[str, str] | None = None) -> list[str]:
         workers: How many to start.
         env: The workers' environment. With a host file, mpirun passes only the named variables to other nodes;
             under Slurm it passes all of them.
-
-    Raises:
-        LabError: There is no mpirun.
     """
     launcher = shutil.which("mpirun", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
     if launcher is None:
@@ -56,11 +53,7 @@ def command(workers: int, env: Mapping[str, str] | None = None) -> list[str]:
 
 
 def environment(bar: bool = True) -> dict[str, str]:
-    """Return the environment of a run's launcher: this process's, without the variables of a surrounding run.
-
-    Args:
-        bar: Whether workers may show a progress bar if there is a terminal.
-    """
+    """Return the environment of a run's launcher: this process's, without the variables of a surrounding run."""
     env = {name: value for name, value in os.environ.items() if not INSIDE.match(name)}
     env |= {"PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1"}  # File names and output are UTF-8, whatever the locale.
     env |= {"LABS_TERMINAL": str(terminal.columns() if bar else 0), "PYTHONPATH": paths.python_path(),
@@ -77,35 +70,23 @@ def nodes() -> int:
 
 
 def host_slots() -> dict[str, int]:
-    """Return how many workers mpirun's host file allows on each node; empty without such a file.
-
-    Raises:
-        LabError: The file has a line other than HOST slots=N.
-    """
-    counts = {}
-    for line in Path(os.environ[HOST_FILE]).read_text().splitlines() if HOST_FILE in os.environ else ():
-        if not (match := re.fullmatch(r"(\S+) slots=(\d+)", line)):
-            raise LabError(f"{os.environ[HOST_FILE]}: the kit reads only lines of the form HOST slots=N, not {line!r}")
-        counts[match[1]] = int(match[2])
-    return counts
+    """Return how many workers mpirun's host file allows on each node, one HOST slots=N a line; empty without a file."""
+    lines = Path(os.environ[HOST_FILE]).read_text().splitlines() if HOST_FILE in os.environ else ()
+    return {node: int(count) for node, count in (line.split(" slots=") for line in lines)}
 
 
 def choose_workers(requested: int | None, oversubscribe: bool) -> int:
     """Return the number of workers to start: as requested, else the allocation's tasks, else one per visible GPU.
 
-    Args:
-        requested: The value of --workers, or None.
-        oversubscribe: Allow more workers than cores.
-
     Raises:
-        LabError: The request is below one or beyond what there is.
+        LabError: The request is below one, or beyond what there is and more workers than cores are not allowed.
     """
     if requested is not None and requested < 1:
         raise LabError(f"--workers {requested}: a run needs at least one")
     granted = resources.allocation()
     if granted:
         resources.refuse_separate_tasks()
-    workers = requested or (granted.ntasks if granted else visible_gpus() or 1)
+    workers = requested or (sum(granted.ntasks_per_node) if granted else visible_gpus() or 1)
     if granted or not oversubscribe:
         check_slots(workers)
     return workers
@@ -118,11 +99,7 @@ def slots() -> int:
 
 
 def check_slots(workers: int) -> None:
-    """Refuse more workers than cores.
-
-    Raises:
-        LabError: The workers are too many; the message names the number that fits, and how to have more.
-    """
+    """Refuse more workers than cores; the message names the number that fits, and how to have more."""
     if workers <= slots():
         return
     if granted := resources.allocation():

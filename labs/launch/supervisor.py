@@ -66,15 +66,11 @@ class Outcome:
     """None: it did not end in time."""
     out: str
     err: str
-    seconds: float
-    """The time limit."""
 
     @property
     def cause(self) -> str:
         """Why the program failed, as the end of a sentence that begins with its name."""
-        if self.code is None:
-            return f"had not ended after {self.seconds:.0f} s"
-        return failure.explain_exit(self.code, self.err)
+        return "did not end in time" if self.code is None else failure.explain_exit(self.code, self.err)
 
 
 def finish(process: subprocess.Popen, seconds: float) -> Outcome:
@@ -82,8 +78,8 @@ def finish(process: subprocess.Popen, seconds: float) -> Outcome:
     try:
         out, err = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
-        return Outcome(None, "", "", seconds)
-    return Outcome(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"), seconds)
+        return Outcome(None, "", "")
+    return Outcome(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
 
 
 def complete(command: Sequence[object], seconds: float, env: Mapping[str, str] | None = None,
@@ -98,10 +94,7 @@ def supervise(command: Sequence[str], env: Mapping[str, str], log: IO[str] | Non
     """Run the launcher to its end and return its exit code; if this process ends, in any way, the workers end too.
 
     Args:
-        command: The launcher's command line, with the program.
-        env: The launcher's environment.
         log: Where to forward the output; the terminal, if None.
-        evidence: Collects the facts for the last line of a failed run.
         is_mpirun: mpirun passes a signal on, so that the workers can save before they end, and it ends with the first
             worker that fails.
         saves: The workers are a lab's: they save their state after Ctrl-C.

@@ -73,19 +73,10 @@ def folder(path: str | os.PathLike) -> Iterator[Path]:
 
 
 def read_bytes(path: str | os.PathLike, largest: int) -> bytes:
-    """Return the content of a file, which may come from other people.
-
-    Raises:
-        LabError: It is larger than so many bytes.
-    """
+    """Return the content of a file, which may come from other people; raise LabError if it is too large."""
     if os.path.getsize(path) > largest:
         raise LabError(f"{path}: it is larger than {largest >> 20} MiB")
     return Path(path).read_bytes()
-
-
-def read_text(path: str | os.PathLike, largest: int = 4 << 20) -> str:
-    """Return the text of a file, with marks for bytes that are not UTF-8; raises what `read_bytes` raises."""
-    return read_bytes(path, largest).decode(errors="replace")
 
 
 def _temporary(path: Path) -> Path:

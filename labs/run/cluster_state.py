@@ -99,7 +99,7 @@ def head_process() -> psutil.Process | None:
     try:
         if folder().lstat().st_uid != os.getuid():  # Any user can make it in a folder that all users share.
             return None
-        pid, began = map(int, atomic.read_text(folder() / "head.pid").split())
+        pid, began = map(int, Path.read_text(folder() / "head.pid").split())
         process = psutil.Process(pid)
         # A later process may have the same number.
         return process if resources.start_ticks(pid) == began else None
@@ -117,7 +117,7 @@ def current() -> Cluster | None:
     if not inside() and head_process() is None:
         return None
     try:
-        values = json.loads(atomic.read_text(folder() / "cluster.json"))
+        values = json.loads(Path.read_text(folder() / "cluster.json"))
     except (OSError, ValueError):
         return None
     return Cluster(**values | {"links": {node: Link(**link) for node, link in values["links"].items()}})

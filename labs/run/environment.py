@@ -1,8 +1,7 @@
-"""The environment of a run: variables and packages that break it or falsify its results, and settings that speed it up.
+"""The environment of a run: variables that break it or falsify its results, and settings that speed it up.
 
-`labs check` reports all of them; a run refuses those that break it before it starts. A setting is here only if it makes
-a network of `make bench` more than 3 % faster, or a start a second shorter; docs/speed.md has the measurements. Each is
-a default: a value that the student has set stays.
+`labs check` reports the variables, and a run refuses them. A setting is here only if it makes a network of `make bench`
+more than 3 % faster, or a start a second shorter; docs/speed.md has the measurements. Each is a default.
 """
 
 from __future__ import annotations
@@ -12,24 +11,18 @@ import functools
 import gc
 import hashlib
 import importlib.util
-import json
 import os
 import re
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
-from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from labs.run.errors import LabError, quoted
-from labs.run.paths import ROOT, format_path, python_path
-
-if TYPE_CHECKING:
-    from importlib.metadata import Distribution
+from labs.run.paths import ROOT, format_path
 
 ENVIRONMENT = {
     # TensorFlow does so by itself where the processor has instructions for neural networks (VNNI).
@@ -44,19 +37,15 @@ ENVIRONMENT = {
 """Read when TensorFlow and MPI load."""
 CYCLE_MS = 0.1
 """Horovod's cycle: milliseconds for which it collects tensors before it exchanges them. Its default of 1 is longer than
-a step of a small model. Over MPI, where waiting workers spin anyway, a short cycle costs nothing; over Gloo, 40 % of
-a core per worker."""
+a step of a small model. Over MPI waiting workers spin anyway; over Gloo it would cost 40 % of a core per worker."""
 FUSION_MB = 1
-"""Horovod's fusion threshold: MiB of tensors that it collects into one message. Larger tensors are sent alone, without
-a copy. With the default of 128 they are copied into a buffer with the others and back, by cores that have a model to
-train."""
+"""Horovod's fusion threshold: MiB of tensors that it copies into one message. Larger tensors are sent alone, without a
+copy by cores that have a model to train. Its default is 128."""
 HOROVOD_DEFAULTS = {"HOROVOD_CPU_OPERATIONS": "mpi", "HOROVOD_CYCLE_TIME": "1.0",
                     "HOROVOD_FUSION_THRESHOLD": str(128 * 2**20)}
 UNUSED = ("sklearn", "matplotlib", "IPython", "cv2")
 """Packages that Keras imports where they are installed, for wrappers and plots that no lab uses. They make its
 import a second longer. A lab can import them after TensorFlow."""
-RELEASE = "RELEASE"
-"""The file of a release that holds its commit: `make release` writes it, because a release has no history."""
 RECORDED = re.compile(r"TF_(XLA_FLAGS|DETERMINISTIC_OPS|CUDNN_\w+|(EN|DIS)ABLE_(?!ONEDNN_OPTS)\w+)|XLA_FLAGS"
                       r"|NVIDIA_TF32_OVERRIDE|(ONEDNN|DNNL)_\w+")
 """Variables that may change what TensorFlow computes, or how fast, and that a record shows nowhere else. Other names
@@ -69,51 +58,35 @@ _horovod_read: dict[str, str] = {}
 """The environment that Horovod read when the kit started it in this process."""
 
 
-@dataclass(frozen=True)
-class Rule:
-    """A variable that breaks a run or falsifies it, what it does, and which of its values do so."""
-
-    name: str
-    cause: str
-    wrong: Callable[[str], bool] = bool
-
-
 def _is_true(value: str) -> bool:
     return value.lower() in ("1", "true", "yes", "on")
 
 
-RULES = [
-    Rule("TF_USE_LEGACY_KERAS", "makes TensorFlow load Keras 2, and the labs need Keras 3", _is_true),
-    Rule("KERAS_BACKEND", "makes Keras use a backend other than TensorFlow",
-         lambda value: value not in ("", "tensorflow")),
-    Rule("KERAS_MAX_EPOCHS", "makes Keras end training early"),
-    Rule("KERAS_MAX_STEPS_PER_EPOCH", "makes Keras end an epoch early"),
-    Rule("PYTHONOPTIMIZE", "removes docstrings, without which TensorFlow does not load",
-         lambda value: value.isdigit() and int(value) >= 2),
-    Rule("HOROVOD_CPU_OPERATIONS", "crashes workers that are connected by MPI (some labs have --backend gloo)",
-         lambda value: value.lower() == "gloo" and "HOROVOD_RANK" not in os.environ),  # horovodrun sets both.
-    Rule("HOROVOD_AUTOTUNE", "changes Horovod's settings while a run is measured", _is_true),
-]
+HARMFUL: dict[str, tuple[Callable[[str], bool], str]] = {
+    "TF_USE_LEGACY_KERAS": (_is_true, "makes TensorFlow load Keras 2, and the labs need Keras 3"),
+    "KERAS_BACKEND": (lambda value: value not in ("", "tensorflow"),
+                      "makes Keras use a backend other than TensorFlow"),
+    "KERAS_MAX_EPOCHS": (bool, "makes Keras end training early"),
+    "KERAS_MAX_STEPS_PER_EPOCH": (bool, "makes Keras end an epoch early"),
+    "PYTHONOPTIMIZE": (lambda value: value.isdigit() and int(value) >= 2,
+                       "removes docstrings, without which TensorFlow does not load"),
+    "HOROVOD_CPU_OPERATIONS": (lambda value: value.lower() == "gloo" and "HOROVOD_RANK" not in os.environ,
+                               "crashes workers that are connected by MPI (some labs have --backend gloo)"),
+    "HOROVOD_AUTOTUNE": (_is_true, "changes Horovod's settings while a run is measured"),
+}
+"""Variables that break a run or falsify it: which of their values do so, and how. horovodrun sets HOROVOD_RANK."""
 
 
-def harmful() -> Iterator[tuple[Rule, str]]:
-    """Yield each rule that a variable of this process breaks, with the variable's value."""
-    for rule in RULES:
-        if rule.wrong(value := os.environ.get(rule.name, "")):
-            yield rule, value
+def harmful() -> dict[str, str]:
+    """Return this process's harmful variables: for each name "=VALUE" and what it does."""
+    values = {name: os.environ.get(name, "") for name in HARMFUL}
+    return {name: f"={values[name]} {cause}" for name, (is_wrong, cause) in HARMFUL.items() if is_wrong(values[name])}
 
 
 def refuse_harmful() -> None:
-    """Refuse an environment in which a run would end in a traceback or train something else.
-
-    Raises:
-        LabError: The environment is harmful; the message names the variable or the package, and the cure.
-    """
-    for rule, value in harmful():
-        raise LabError(f"{rule.name}={value} {rule.cause}; unset {rule.name}")
-    refuse_package("tensorflow")
-    refuse_package("keras")
-    refuse_horovod()
+    """Raise LabError if a variable would end a run in a traceback or have it train something else."""
+    for name, cause in harmful().items():
+        raise LabError(f"{name}{cause}; unset {name}")
 
 
 def recorded() -> dict[str, str]:
@@ -129,11 +102,7 @@ def restore_keras(backend: Any) -> None:
 
 
 def student_id() -> str | None:
-    """Return the student's id, or None if `LABS_STUDENT` is not set.
-
-    Raises:
-        LabError: The variable's value is not an id.
-    """
+    """Return the student's id, or None if `LABS_STUDENT` is not set; raise LabError if it is not an id."""
     text = os.environ.get(STUDENT) or None
     if text and not re.fullmatch(STUDENT_ID, text):
         raise LabError(f"{STUDENT}={quoted(text)} is not an id of letters, digits, '-', '_' and '.'; "
@@ -143,8 +112,7 @@ def student_id() -> str | None:
 
 def default_seed(seed: int) -> int:
     """Return the seed of a run whose command line gives none: the student's own, or else the preset's."""
-    own = student_id()
-    return personal_seed(own) if own else seed
+    return personal_seed(own) if (own := student_id()) else seed
 
 
 def personal_seed(text: str) -> int:
@@ -156,9 +124,6 @@ def horovod_defaults(nccl: bool) -> dict[str, str]:
     """Return Horovod's environment variables that are faster than its defaults, for workers that mpirun has started.
 
     Nothing was measured, and nothing is set, for NCCL and Gloo, and for messages between machines.
-
-    Args:
-        nccl: Whether NCCL carries the gradients.
     """
     size, here = (os.environ.get(f"OMPI_COMM_WORLD_{what}", "1") for what in ("SIZE", "LOCAL_SIZE"))
     if size == "1" or nccl or os.environ.get("HOROVOD_CPU_OPERATIONS") == "gloo":
@@ -251,55 +216,21 @@ def hide_warnings() -> None:
         warnings.simplefilter("ignore")
 
 
-def refuse_package(name: str) -> None:
-    """Refuse "tensorflow", "keras" or "horovod" if it is missing, or of a version that the labs do not run with."""
-    found = version(name)
-    if found is None:
-        raise LabError(f"{name} is not installed for {sys.executable}; {install(name)}")
-    wanted = {"tensorflow": "2.", "keras": "3.", "horovod": tested()["horovod"]}[name]
-    if not found.startswith(wanted):
-        raise LabError(f"{name} {found} is installed: the labs need {name} {wanted.rstrip('.')}; {install(name)}")
-
-
-def refuse_horovod() -> None:
-    """Refuse a Horovod that is missing, of another version, for another TensorFlow, or without horovod_keras3."""
-    refuse_package("horovod")
-    here = re.match(r"[\d.]*\d", version("tensorflow") or "")
-    if here and built_for() not in (None, here[0]):
-        raise LabError(f"Horovod was built for TensorFlow {built_for()}, and {here[0]} is installed; "
-                       f"{install('horovod')}")
-    layer = PathFinder.find_spec("horovod_keras3", [*python_path().split(os.pathsep), *sys.path])
-    if not (layer and layer.origin):  # The clone's folder of that name has no origin: it is a package without contents.
-        raise LabError(f"horovod_keras3 is not installed for {sys.executable}; {install('horovod_keras3')}")
-
-
-def _distribution(name: str) -> Distribution | None:
-    from importlib import metadata  # Here: the check `python` does not need it, and its line must appear at once.
+def version(name: str) -> str | None:
+    """Return the version of an installed package, or None."""
+    from importlib import metadata  # Here: `labs check` must show its first line at once.
 
     for each in ("tensorflow", "tensorflow-cpu") if name == "tensorflow" else (name,):
         with contextlib.suppress(metadata.PackageNotFoundError):
-            return metadata.distribution(each)
+            return metadata.version(each)
     return None
-
-
-def version(name: str) -> str | None:
-    """Return the version of an installed package, or None."""
-    installed = _distribution(name)
-    return installed.version if installed else None
-
-
-def built_for() -> str | None:
-    """Return the version of TensorFlow that Horovod was built for, or None if its build did not record it."""
-    horovod = _distribution("horovod")
-    file = horovod and Path(str(horovod.locate_file("horovod/metadata.json")))
-    return json.loads(file.read_text()).get("tensorflow") if file and file.is_file() else None
 
 
 @functools.cache
 def commit() -> str:
     """Return the kit's commit: "release-COMMIT" in an unpacked release, "unknown" if nothing says it."""
     with contextlib.suppress(OSError):
-        return (ROOT / RELEASE).read_text().strip()
+        return (ROOT / "RELEASE").read_text().strip()  # `make release` writes it.
     git = ["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"]
     with contextlib.suppress(OSError, subprocess.CalledProcessError):
         if (ROOT / ".git").exists():  # Otherwise git would look into the folders above.
@@ -322,9 +253,7 @@ def pins() -> dict[str, str]:
 
 def install(name: str) -> str:
     """Return the command that installs a package: `make env`, or pip where another tool made the environment."""
-    other, prefix = _distribution(name), Path(sys.prefix)
-    if other and str(other.locate_file("")) in os.environ.get("PYTHONPATH", "").split(os.pathsep):
-        return "unset PYTHONPATH"
+    prefix = Path(sys.prefix)
     if prefix.name == ".venv":
         return "make env"
     if any(prefix.glob(".ready-*-*")):

@@ -1,8 +1,7 @@
-"""Heartbeats: each worker writes its epoch and step to a small file in the run's folder.
+"""Heartbeats: each worker writes its epoch and step to a small file in the run's folder, which survives a SIGKILL.
 
 `labs run` reads the files of its workers, names the one for which the others wait, and ends the run; `labs watch` and
-lab 12 read them too. A file survives even a SIGKILL. A worker that takes no step for too long ends itself: its launcher
-may be out of reach.
+lab 12 read them too.
 """
 
 from __future__ import annotations
@@ -30,28 +29,25 @@ SECONDS_TO_BE_ENDED = 10.0
 
 @dataclasses.dataclass(frozen=True)
 class Heartbeat:
-    """Where a worker is in the training, and when it last took a step."""
+    """Where a worker is in the training, and when it last took a step; times are seconds since 1970."""
 
     rank: int
     host: str
     epoch: int = 0
     step: int = 0
     moved: float = 0.0
-    """When the worker took its last step, in seconds since 1970."""
+    """When the worker took its last step."""
     alive: float = 0.0
-    """When the heartbeat's thread last ran, in seconds since 1970; in a stopped process it does not run. 0: the worker
-    has finished."""
+    """When the heartbeat's thread last ran; in a stopped process it does not run. 0: the worker has finished."""
     is_training: bool = False
     """Whether the next step must come within the stall limit."""
     epochs: int = 0
-    """Epochs of the whole run; like the figures below, 0 if it is not known."""
     steps: int = 0
-    """Steps per epoch."""
+    """Epochs of the whole run and steps per epoch; like the figures below, 0 if they are not known."""
     step_seconds: float = 0.0
-    """Seconds per step, lately."""
     exchange_seconds: float = 0.0
-    """The part of `step_seconds` from this worker's last gradient to the last mean: it waits for slower workers, and
-    for the transfer."""
+    """Seconds per step, lately, and its part from this worker's last gradient to the last mean: it waits for slower
+    workers, and for the transfer."""
 
     def __str__(self) -> str:
         position = f"epoch {self.epoch}, step {self.step}" if self.epoch else "before the first step"
@@ -59,11 +55,7 @@ class Heartbeat:
 
 
 def read_folder(folder: Path) -> list[Heartbeat]:
-    """Return the last heartbeat of every worker that has written one, by rank.
-
-    Args:
-        folder: The heartbeats' folder of a run; it may be missing.
-    """
+    """Return the last heartbeat of every worker that has written one, by rank; the folder may be missing."""
     heartbeats = []
     for path in sorted(folder.glob("rank-*")):
         with contextlib.suppress(OSError, TypeError, ValueError):  # Deleted, or read in the middle of a write.
@@ -93,19 +85,18 @@ class AwakeClock:
 class Monitor:
     """Records this worker's progress every second, and ends the worker when it has made none for too long.
 
+    It ends itself, since its launcher may be out of reach.
+
     Args:
         folder: The heartbeats' folder of the run, on storage that all nodes share.
-        rank: This worker's rank.
         stall_seconds: How long a worker may take between two steps.
-        host: Name of this node.
     """
 
     def __init__(self, folder: Path, rank: int, stall_seconds: float, host: str):
         self._limit = stall_seconds + SECONDS_TO_BE_ENDED * (SUPERVISOR in os.environ)
         folder.mkdir(parents=True, exist_ok=True)
         self._file = os.open(folder / f"rank-{rank:05d}", os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC)
-        self._lock, self._ended = threading.Lock(), threading.Event()
-        self._clock = AwakeClock()
+        self._lock, self._ended, self._clock = threading.Lock(), threading.Event(), AwakeClock()
         self._moved, self._timed, self._waited = self._clock.now(), time.perf_counter(), 0.0
         self.heartbeat = Heartbeat(rank, host, moved=time.time())
         self.check()

@@ -6,7 +6,6 @@ import errno
 import os
 import shlex
 import shutil
-import site
 import stat
 import sys
 import tempfile
@@ -54,31 +53,19 @@ def own_temporary_dir() -> Path:
     """Make this user's folder of files that runs share, in TMPDIR, and return it.
 
     Raises:
-        OSError: The path cannot be made, or is not a folder that this user owns and no other can access: the folder of
-            temporary files may be open to all users, and another one may have made a folder or a link of this name.
+        OSError: It cannot be made, or another user has made it, or a link: TMPDIR may be open to all users.
     """
     folder = Path(tempfile.gettempdir()) / f"labs-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
-        raise PermissionError(
-            errno.EPERM, f"{folder.name} must be a folder that this user owns and no other can access", str(folder))
+        raise PermissionError(errno.EPERM, "must be a folder that only this user can access", str(folder))
     return folder
 
 
 def python_path() -> str:
-    """Return PYTHONPATH for programs that need `labs`: with the clone first, unless it is installed.
-
-    A student's keras.py in the clone would hide Keras, and an empty entry, as in `:/x`, means the working folder.
-    """
-    from importlib import metadata
-
-    kit = next(iter(metadata.distributions(name="labs", path=site.getsitepackages())), None)
-    installed = kit and f'"{ROOT.as_uri()}"' in (kit.read_text("direct_url.json") or "")
-    # A folder for each: `labs` is in the first, `horovod_keras3` in the second.
-    kits = [] if installed else [str(ROOT), str(ROOT / "horovod_keras3")]
-    entries = [*kits, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    return os.pathsep.join(filter(None, entries))
+    """Return PYTHONPATH without empty entries, as in `:/x`: they mean the working folder, where a keras.py may lie."""
+    return os.pathsep.join(filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))
 
 
 def search_path() -> str:

@@ -19,12 +19,8 @@ def cores() -> int:
 
 
 def cpus(root: Path = Path("/")) -> float:
-    """Return the CPU time per second that this process may use: its cores, or less under a quota.
-
-    Args:
-        root: Where /proc and the control groups (version 2) are.
-    """
-    return min(len(os.sched_getaffinity(0)), *map(_quota, _control_groups(root)), math.inf)
+    """Return the CPU time per second that this process may use: its cores, or less under a quota (cgroup v2)."""
+    return min(len(os.sched_getaffinity(0)), *map(_quota, _control_groups(root)))
 
 
 def describe_quota() -> str:
@@ -37,28 +33,24 @@ def _control_groups(root: Path) -> list[Path]:
 
     A container may see the host's path of its group, which is not below its folder of groups: that folder is its group.
     """
-    with contextlib.suppress(OSError):  # No control groups.
-        for line in (root / "proc/self/cgroup").read_text().splitlines():
-            if line.startswith("0::"):
-                inside = PurePosixPath(line[3:].lstrip("/") if ".." not in line else "")
-                return [root / "sys/fs/cgroup" / each for each in (inside, *inside.parents)]
-    return []
+    memberships = root / "proc/self/cgroup"
+    match = re.search(r"^0::/(.*)", memberships.read_text() if memberships.exists() else "", re.MULTILINE)
+    inside = PurePosixPath(match[1] if match and ".." not in match[1] else "")
+    return [root / "sys/fs/cgroup" / each for each in (inside, *inside.parents)]
 
 
 def _quota(group: Path) -> float:
     """Return the CPUs of a group's quota, infinite if it has none."""
-    try:
+    with contextlib.suppress(OSError, ValueError):  # No such group or controller, or "max".
         quota, period = map(int, (group / "cpu.max").read_text().split())
-    except (OSError, ValueError):  # No such group or controller, or "max".
-        return math.inf
-    return quota / period
+        return quota / period
+    return math.inf
 
 
 def gpus() -> list:
     """Return the NVML handles of this process's GPUs; an empty list without a driver.
 
-    The order is TensorFlow's if the GPUs are of one model: CUDA puts the fastest first, NVML follows the PCI bus. CUDA
-    ignores the first invalid entry of CUDA_VISIBLE_DEVICES and every entry after it.
+    CUDA ignores the first invalid entry of CUDA_VISIBLE_DEVICES and every entry after it.
     """
     import pynvml
 
@@ -99,39 +91,24 @@ class Allocation:
 
     job_id: str
     ntasks_per_node: tuple[int, ...]
-    cpus_per_task: int
+    cpus: int
+    """For tasks, on all nodes."""
 
     @property
     def nodes(self) -> int:
         """The number of nodes."""
         return len(self.ntasks_per_node)
 
-    @property
-    def ntasks(self) -> int:
-        """The number of tasks on all nodes."""
-        return sum(self.ntasks_per_node)
-
-    @property
-    def cpus(self) -> int:
-        """The number of CPUs for tasks on all nodes."""
-        return self.ntasks * self.cpus_per_task
-
 
 def allocation() -> Allocation | None:
-    """Return the allocation that this process runs in, or None outside of Slurm.
-
-    Raises:
-        LabError: The SLURM_* variables cannot be read.
-    """
+    """Return the allocation that this process runs in, or None outside of Slurm."""
     if "SLURM_JOB_ID" not in os.environ:
         return None
     # Always set, unlike SLURM_NTASKS, and what mpirun itself uses.
     tasks = _counts_per_node("SLURM_TASKS_PER_NODE")
-    if "SLURM_CPUS_PER_TASK" in os.environ:
-        cpus_per_task = int(os.environ["SLURM_CPUS_PER_TASK"])
-    else:
-        cpus_per_task = max(1, min(map(int.__floordiv__, _counts_per_node("SLURM_JOB_CPUS_PER_NODE"), tasks)))
-    return Allocation(os.environ["SLURM_JOB_ID"], tasks, cpus_per_task)
+    cpus_per_task = int(os.environ.get("SLURM_CPUS_PER_TASK", 0)) or max(
+        1, min(map(int.__floordiv__, _counts_per_node("SLURM_JOB_CPUS_PER_NODE"), tasks)))
+    return Allocation(os.environ["SLURM_JOB_ID"], tasks, sum(tasks) * cpus_per_task)
 
 
 def _counts_per_node(name: str) -> tuple[int, ...]:
@@ -144,13 +121,7 @@ def _counts_per_node(name: str) -> tuple[int, ...]:
 
 
 def refuse_separate_tasks() -> None:
-    """Raise if srun started several tasks that MPI did not join: each would silently train alone.
-
-    For the launcher, and for a worker whose `hvd.size()` is 1.
-
-    Raises:
-        LabError: srun started several tasks without MPI; the message names the command that works.
-    """
+    """Raise LabError if srun started several tasks that MPI did not join: each would silently train alone."""
     tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")
     # mpirun's workers inherit the variables of the srun step that started its daemons.
     if tasks != "1" and "OMPI_COMM_WORLD_SIZE" not in os.environ:

@@ -8,7 +8,6 @@ import itertools
 import json
 import os
 import re
-import shutil
 import socket
 import time
 from collections.abc import Iterator, Mapping
@@ -25,18 +24,11 @@ PATIENCE = 3.0
 """Seconds to wait for the lock; after them its holder has written its name."""
 STARTED = "run.json"
 """The file in a run's folder with the workers of its first start, and the Config and Options of its last."""
-BOOKKEEPING = {".lock", "holder", "hosts", "heartbeats", "timeline.json", STARTED}
-"""Files in a run's folder before the run has saved anything."""
-
 
 def run_lock(folder: Path, patience: float = 0.0) -> FileLock:
     """Return a context that holds a run's folder; it raises Timeout if another process holds it, or OSError.
 
     If the process that holds the lock dies, the kernel releases it.
-
-    Args:
-        folder: The run's folder, which must exist.
-        patience: How long to wait for another holder, in seconds.
     """
     return FileLock(folder / ".lock", timeout=patience)
 
@@ -58,23 +50,19 @@ def hold(lab: str, options: Options, workers: int, config: Any = None) -> Iterat
     """Choose a run's name, lock its folder in this block, and yield the name.
 
     Args:
-        lab: Name of the lab.
-        options: The run's Options.
         workers: The run's number of workers; 0 if it may change.
-        config: The lab's Config.
 
     Raises:
         LabError: Another process holds the run, or the run is finished, or it was interrupted and --resume is missing.
     """
-    with reserved(lab, resumed(lab, options), workers) as folder, contextlib.ExitStack() as stack:
+    folder = make_folder(lab, resumed(lab, options), workers)
+    with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(run_lock(folder, PATIENCE))
             refuse_taken(lab, folder, options, config, workers)
             atomic.write_text(folder / "holder", f"process {os.getpid()} on {socket.gethostname()}")
         except Timeout:
             raise _held(folder) from None
-        except OSError as error:
-            raise _unwritable(folder, error) from None
         for leftover in folder.rglob(".*.part"):  # A killed process leaves its unfinished files.
             leftover.unlink()
         begun = started_with(folder) if is_saved(folder) else {}
@@ -84,44 +72,22 @@ def hold(lab: str, options: Options, workers: int, config: Any = None) -> Iterat
         yield folder.name
 
 
-@contextlib.contextmanager
-def reserved(lab: str, options: Options, workers: int) -> Iterator[Path]:
-    """Make a run's folder, so that no other run takes its name, and yield it.
-
-    The folder is removed if the block fails or is interrupted before anything is saved: wrong data, for example, may be
-    detected only after the folder is made.
-
-    Args:
-        lab: Name of the lab.
-        options: The run's Options. Without a name the folder is named after the time, with a number if it exists.
-        workers: The run's number of workers.
+def make_folder(lab: str, options: Options, workers: int) -> Path:
+    """Make a run's folder, and return it; a run without a name is named after the time, with a number if that exists.
 
     Raises:
         LabError: The folder cannot be made.
     """
     name = options.name or f"{time.strftime('%Y%m%d-%H%M%S')}-w{workers}"
     for each in itertools.chain([name], (f"{name}-{count}" for count in itertools.count(2))):
-        folder, is_new = options.results_root / lab / each, True
+        folder = options.results_root / lab / each
         try:
-            folder.mkdir(parents=True)  # Of several processes, only one makes it.
+            folder.mkdir(parents=True, exist_ok=bool(options.name))  # Of several processes, only one makes it.
+            break
         except OSError as error:
             if not folder.is_dir():
-                raise _unwritable(folder, error) from None
-            is_new = False
-        if is_new or options.name:
-            break
-    try:
-        yield folder
-    except (LabError, OSError, KeyboardInterrupt):
-        if is_new and not is_held(folder) and {path.name for path in folder.iterdir()} <= BOOKKEEPING:
-            shutil.rmtree(folder, ignore_errors=True)
-            with contextlib.suppress(OSError):
-                folder.parent.rmdir()  # If this was its only run.
-        raise
-
-
-def _unwritable(folder: Path, error: OSError) -> LabError:
-    return LabError(f"cannot write to {folder}: {error.strerror}; choose another --results")
+                raise LabError(f"cannot write to {folder}: {error.strerror}; choose another --results") from None
+    return folder
 
 
 def _held(folder: Path) -> LabError:
@@ -141,24 +107,13 @@ def resumed(lab: str, options: Options) -> Options:
 
 
 def refuse_held(folder: Path) -> None:
-    """Raise LabError if a process holds a run; called before anything is started for the run."""
+    """Raise LabError if a process holds a run."""
     if is_held(folder):
         raise _held(folder)
 
 
-def refuse_taken(lab: str, folder: Path, options: Options, config: Any, workers: int | None = None) -> None:
-    """Refuse a run that is finished, that was interrupted if --resume is missing, or that has other settings.
-
-    Args:
-        lab: Name of the lab.
-        folder: The run's folder.
-        options: The run's Options.
-        config: The lab's Config, or None.
-        workers: The number of workers, if it is known.
-
-    Raises:
-        LabError: The run is finished or cannot be resumed like this; the message names the cause.
-    """
+def refuse_taken(lab: str, folder: Path, options: Options, config: Any, workers: int) -> None:
+    """Refuse a run that is finished, that was interrupted if --resume is missing, or that has other settings."""
     if (folder / "record.json").exists():
         raise LabError(f"run {folder.name!r} of {lab} is finished ({folder}); choose another --name")
     if not is_saved(folder):
@@ -196,9 +151,6 @@ def refuse_changed(run: str, before: Mapping[str, Any], now: Mapping[str, Any], 
         before: The settings of its first start.
         now: The settings of the resumed run.
         are_options: Whether the settings are options of the command line.
-
-    Raises:
-        LabError: A setting differs; the message names each such setting with both values.
     """
     now = json.loads(json.dumps(dict(now), default=str))
     differing = [f"{'--' + name.replace('_', '-') if are_options else name} {before.get(name)}, not {now.get(name)}"

@@ -65,11 +65,6 @@ def leave(problem: BaseException, where: str, secondary: str = "stopped, since a
 
     An ordinary exit would wait in Horovod's shutdown for workers that are waiting for this one. After an abrupt exit
     the launcher ends all of them.
-
-    Args:
-        problem: What was raised.
-        where: The worker, and its place in the training.
-        secondary: The cause if the error only says that another worker has ended.
     """
     sys.stdout.flush()
     is_secondary = is_secondary_failure(problem)
