@@ -29,10 +29,6 @@ SECONDS_TO_SAVE = 20.0
 SECONDS_TO_END = 5.0
 SECONDS_AFTER_ERROR = 2.0
 """How long mpirun may take to end after a worker has failed; it needs a fraction of a second."""
-SECONDS_OF_ONE_REQUEST = 1.0
-"""Signals within this time of the first are one request to end the run."""
-POLL_SECONDS = 0.3
-"""How often to check whether a launcher that has not ended should end."""
 
 
 @contextlib.contextmanager
@@ -40,8 +36,8 @@ def started(command: Sequence[str], env: Mapping[str, str] | None = None,
             folder: Path | None = None) -> Iterator[subprocess.Popen]:
     """Run a program during the block; if the block or this process ends, in any way, its processes end too.
 
-    Ctrl-Z stops the program with this process, and `fg` continues both: it is in another session, which the terminal's
-    signals do not reach. mpirun passes these signals on to the workers of all nodes.
+    Ctrl-Z stops the program with this process, and `fg` continues both: the terminal's signals do not reach another
+    session. mpirun passes them on to the workers of all nodes.
     """
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
                                env=env, cwd=folder, start_new_session=True, preexec_fn=worker.end_with_parent)
@@ -95,8 +91,7 @@ def supervise(command: Sequence[str], env: Mapping[str, str], log: IO[str] | Non
 
     Args:
         log: Where to forward the output; the terminal, if None.
-        is_mpirun: mpirun passes a signal on, so that the workers can save before they end, and it ends with the first
-            worker that fails.
+        is_mpirun: The launcher passes signals on, and ends with the first worker that fails.
         saves: The workers are a lab's: they save their state after Ctrl-C.
     """
     readers = []
@@ -134,7 +129,7 @@ def _wait(process: subprocess.Popen, evidence: failure.Evidence, requests: Reque
     limit = evidence.clock.now() + seconds
     while process.poll() is None and requests.count <= obeyed and evidence.clock.now() < limit:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(POLL_SECONDS)
+            process.wait(0.3)
         if problem := evidence.find_problem():
             evidence.add_error(problem)
         if is_mpirun and evidence.error and evidence.clock.now() - evidence.error_time > SECONDS_AFTER_ERROR:
@@ -172,10 +167,7 @@ def _chunks(source: BufferedReader) -> Iterator[str]:
 
 
 class Requests:
-    """The requests to end a run, from signals.
-
-    They are counted, not raised: an exception at any place could leave a lock held, for example that of Popen.wait.
-    """
+    """Counts the signals that ask to end a run: an exception could leave a lock held, such as that of Popen.wait."""
 
     def __init__(self) -> None:
         self.count, self._last = 0, -math.inf
@@ -183,7 +175,7 @@ class Requests:
     def note(self, *_) -> None:
         """Count a signal; several at once are one request, as from `timeout -s INT` and of a closed terminal."""
         now = time.monotonic()
-        if now - self._last > SECONDS_OF_ONE_REQUEST:
+        if now - self._last > 1.0:
             self.count, self._last = self.count + 1, now
 
 

@@ -1,8 +1,8 @@
 """A worker's program: `python -m labs.LAB` runs it in each process that the launcher starts; and how it is stopped.
 
-A request to stop is Ctrl-C, a time limit or preemption by a scheduler, passed on to all workers as one signal. The
-launcher sends SIGNAL to its workers on all nodes. During training a worker only records the request; `fit` then
-saves and stops after the same step on all workers. At any other time the signal interrupts the worker like Ctrl-C.
+For Ctrl-C, a time limit or preemption by a scheduler the launcher sends SIGNAL to its workers on all nodes. During
+training a worker only records it; `fit` then saves and stops after the same step on all workers. At any other time the
+signal interrupts the worker like Ctrl-C.
 """
 
 from __future__ import annotations
@@ -63,8 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def leave(problem: BaseException, where: str, secondary: str = "stopped, since another worker has ended") -> None:
     """End this worker at once; its last line says which worker stopped, where and why.
 
-    An ordinary exit would wait in Horovod's shutdown for workers that are waiting for this one. After an abrupt exit
-    the launcher ends all of them.
+    An ordinary exit would wait in Horovod's shutdown for workers that are waiting for this one.
     """
     sys.stdout.flush()
     is_secondary = is_secondary_failure(problem)

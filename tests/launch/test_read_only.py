@@ -69,10 +69,3 @@ def test_without_a_folder_of_ones_own_one_line_says_so(read_only, command, cure)
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("labs: error: ")]
     assert "Read-only file system" in line
     assert cure in line
-
-
-def test_working_copies_of_ones_own(read_only, tmp_path):
-    done = read_only("$LABS notebook --copy-only", LABS_WORK=str(tmp_path / "mine/work"))
-    assert done.returncode == 0, done.stderr
-    assert {path.name for path in (tmp_path / "mine/work").glob("*.ipynb")} == {
-        path.name for path in (ROOT / "notebooks").glob("*.ipynb")}

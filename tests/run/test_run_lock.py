@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -68,12 +67,6 @@ def saved(name: str, results: Path, when: float) -> Path:
     return path.parents[1]
 
 
-@pytest.mark.parametrize("content", ["{}", "[1]", "null", '{"workers": 2, "config": {}}', "{"])
-def test_of_a_damaged_file_of_settings_nothing_is_known(tmp_path, content):
-    (tmp_path / run_lock.STARTED).write_text(content)
-    assert run_lock.started_with(tmp_path) == {}
-
-
 def test_the_run_to_resume_is_the_newest_that_is_neither_finished_nor_busy(tmp_path):
     old, new, _, finished = (saved(name, tmp_path, when) for when, name in enumerate(
         ("old", "new", "busy", "finished")))
@@ -94,17 +87,11 @@ def test_the_run_to_resume_is_the_newest_that_is_neither_finished_nor_busy(tmp_p
 
 def test_runs_of_one_second_get_different_names(tmp_path, monkeypatch):
     monkeypatch.setattr(run_lock.time, "strftime", lambda form: "now")
-    with ThreadPoolExecutor(8) as pool, contextlib.ExitStack() as stack:
-        reserve = lambda _: stack.enter_context(run_lock.reserved(LAB, Options(results=tmp_path), 2))  # noqa: E731
-        names = {folder.name for folder in pool.map(reserve, range(8))}
-        assert names == {"now-w2", *(f"now-w2-{number}" for number in range(2, 9))}
-    with pytest.raises(LabError), run_lock.reserved(LAB, Options("wrong", tmp_path), 2) as folder:
-        raise LabError("wrong data")
-    assert not folder.exists()
-
-
-def test_a_folder_that_cannot_be_made_is_reported_in_one_line(tmp_path):
-    (tmp_path / LAB).write_text("a file in the way")
+    with ThreadPoolExecutor(8) as pool:
+        made = pool.map(lambda _: run_lock.make_folder(LAB, Options(results=tmp_path), 2), range(8))
+        names = {folder.name for folder in made}
+    assert names == {"now-w2", *(f"now-w2-{number}" for number in range(2, 9))}
+    (tmp_path / "file").touch()
     with pytest.raises(LabError, match=r"cannot write to .*; choose another --results"), \
-            hold(LAB, Options("it", tmp_path), 1):
+            hold(LAB, Options("it", tmp_path / "file"), 1):
         pass

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -18,7 +17,6 @@ import labs
 from labs.launch import local
 from labs.results import records
 from labs.run import environment
-from labs.run.paths import ROOT
 from tests import listening
 from tests.workers.programs import single_fault
 
@@ -61,32 +59,6 @@ def story(tmp_path_factory):
         time.sleep(0.3)
     ends = {process.returncode: process.communicate() for process in started}
     return results / "lab02_horovod/it", ends, workers, addresses
-
-
-# `labs`, with a lab of the tests among the others.
-LABS = "from labs import cli; from labs.run import catalogue; from tests.workers.programs.single_fault import LAB; " \
-    "catalogue.load_lab = lambda name: LAB; cli.main()"
-# What a sweep and a notebook call: they must not go on with the next run.
-CALLS = "from labs.launch import local; from tests.workers.programs import single_fault as lab; " \
-    "local.run(lab, ['--name', 'it', '--results', '.'], workers=1)"
-
-
-@pytest.mark.parametrize(("program", "code", "last"), [
-    (LABS, 0, "labs: the run had already finished"), (CALLS, 1, "labs.launch.local.InterruptedAfterRecord"),
-], ids=["labs run", "a sweep"])
-def test_a_signal_that_comes_when_all_is_done(tmp_path, program, code, last):
-    words = ["run", "single_fault", "--workers", "1", "--name", "it", "--results", "."]
-    process = subprocess.Popen([sys.executable, "-c", program, *words], cwd=tmp_path, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True,
-                               env=os.environ | {"PYTHONPATH": str(ROOT), "FAULT": "0 lingers"})
-    deadline = time.monotonic() + 60
-    while not list(tmp_path.glob("*/it/record.json")):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    process.send_signal(signal.SIGUSR1)
-    _, errors = process.communicate(timeout=40)
-    assert (process.returncode, errors.splitlines()[-1]) == (code, last), errors
 
 
 def test_a_run_that_takes_longer_to_finish_than_it_may_stall_is_not_ended(tmp_path, monkeypatch):
