@@ -75,10 +75,6 @@ class Evidence:
         if not self.error:
             self.error, self.error_time = text.strip(), self.clock.now()
 
-    def add_launcher_message(self, text: str) -> None:
-        """Add a line of the launcher's messages."""
-        self.launcher_message = f"{self.launcher_message} {text.strip()}".strip()
-
     def _read(self) -> list[Heartbeat]:
         """Return the last heartbeats of this run's workers."""
         return [each for each in heartbeat.read_folder(self._folder) if each not in self._old] if self._folder else []
@@ -144,7 +140,7 @@ class Evidence:
         if match := LOST_NODE.search(self.launcher_message):
             return f"node {match[1] or match[2]} is lost: the launcher's daemon there has ended{last}"
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code} and no record"
-        why = self.launcher_message or "it gave no reason; `labs check` looks for the cause"
+        why = self.launcher_message.strip() or "it gave no reason; `labs check` looks for the cause"
         return f"the launcher {how}: {why}{last}"
 
 

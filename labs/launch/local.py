@@ -26,14 +26,11 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     """Run a lab on several workers and return rank 0's record; the workers' output is forwarded as it arrives.
 
     Args:
-        lab: Its name, the beginning of its name ("lab10"), or its module.
         args: The lab's Config, or what follows the lab's name on the command line, such as ["--epochs", "3"].
         workers: Number of workers; by default the allocation's tasks, else one per visible GPU, else one.
-        oversubscribe: Allow more workers than cores.
         log: Where to forward the workers' output; by default the terminal.
         announce: Print a line at once, because the workers take a while to start.
-        launch: Trains, given the lab, its Config and what follows the lab's name on the command line. By default new
-            workers are started.
+        launch: Trains on workers that have started; given the lab, its Config and the words of its command line.
 
     Raises:
         LabError: The command line is wrong, or the run failed: with rank, host, step and cause.

@@ -26,16 +26,11 @@ HOST_FILE = "PRTE_MCA_prte_default_hostfile"
 
 
 def command(workers: int, env: Mapping[str, str] | None = None) -> list[str]:
-    """Return mpirun's command line for a number of workers, up to the program.
-
-    Args:
-        workers: How many to start.
-        env: The workers' environment. With a host file, mpirun passes only the named variables to other nodes;
-            under Slurm it passes all of them.
-    """
+    """Return mpirun's command line for a number of workers with this environment, up to the program."""
     launcher = shutil.which("mpirun", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
     if launcher is None:
         raise LabError("no mpirun beside this Python or on the PATH; set up the environment with `make env`")
+    # Under Slurm mpirun passes all variables to other nodes, with a host file only those that are named.
     exports = [word for name in env or () if EXPORTED.match(name) for word in ("-x", name)] if host_slots() else []
     # Horovod: by default mpirun binds a worker to one core, which its threads would have to share; and a rank that
     # waits must yield its core to the ranks that compute.

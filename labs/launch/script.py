@@ -33,7 +33,7 @@ def main() -> None:
     except BaseException as problem:
         if isinstance(problem, SystemExit) and not problem.code:
             raise
-        here = heartbeat.error_prefix() or f"rank {heartbeat.rank()} on {socket.gethostname()}: "
+        here = f"rank {heartbeat.rank()} on {socket.gethostname()}: "
         line = _line(script, folder, reversed([*traceback.walk_tb(problem.__traceback__)]))
         worker.leave(problem.with_traceback(_of_script(problem.__traceback__)), here,
                      f"waited at {line} for another rank (--stall-seconds), or a rank has ended; {EQUAL_STEPS}")

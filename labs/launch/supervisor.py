@@ -23,8 +23,6 @@ from labs.launch import failure
 from labs.run import terminal, worker
 from labs.run.errors import ERROR_PREFIX, Interrupted
 
-WORKER_PREFIX = re.compile(r"^\[\d+\]<std(?:out|err)>:")
-"""The prefix that horovodrun adds to each line of a worker."""
 SECONDS_TO_SAVE = 20.0
 SECONDS_TO_END = 5.0
 SECONDS_AFTER_ERROR = 2.0
@@ -94,19 +92,41 @@ def supervise(command: Sequence[str], env: Mapping[str, str], log: IO[str] | Non
         is_mpirun: The launcher passes signals on, and ends with the first worker that fails.
         saves: The workers are a lab's: they save their state after Ctrl-C.
     """
-    readers = []
+    readers, deadline = [], math.inf
     try:
         with noted_signals(*worker.REQUESTS) as requests, started(command, env) as process:
             readers = pass_output_on(process, log, evidence)
-            _wait(process, evidence, requests, is_mpirun)
-            if requests.count and is_mpirun and saves and process.poll() is None:
-                _ask_to_save(process, evidence, requests)
+            while process.poll() is None and requests.count < 2 and evidence.clock.now() < deadline:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(0.3)
+                if requests.count and deadline == math.inf:
+                    deadline = evidence.clock.now() + _ask_to_save(process, is_mpirun and saves)
+                if is_mpirun:
+                    _end_if_failed(process, evidence)
     finally:
         for reader in readers:
             reader.join(timeout=2)
     if requests.count:
         raise Interrupted
     return process.returncode
+
+
+def _ask_to_save(process: subprocess.Popen, saves: bool) -> float:
+    """Have the workers save and stop after the current step, if they can; return how many seconds they have."""
+    if not saves:
+        return 0.0
+    with contextlib.suppress(OSError):  # The terminal has been closed.
+        terminal.note("saving; Ctrl-C again ends the run at once")
+    process.send_signal(worker.SIGNAL)  # mpirun passes it on to the workers on all nodes.
+    return SECONDS_TO_SAVE
+
+
+def _end_if_failed(process: subprocess.Popen, evidence: failure.Evidence) -> None:
+    """End mpirun if it hangs after a failure: it waits forever for a node that does not respond."""
+    if problem := evidence.find_problem():
+        evidence.add_error(problem)
+    if evidence.error and evidence.clock.now() - evidence.error_time > SECONDS_AFTER_ERROR:
+        _end(process, SECONDS_AFTER_ERROR)
 
 
 def pass_output_on(process: subprocess.Popen, log: IO[str] | None, evidence: failure.Evidence
@@ -120,22 +140,6 @@ def pass_output_on(process: subprocess.Popen, log: IO[str] | None, evidence: fai
     return readers
 
 
-def _wait(process: subprocess.Popen, evidence: failure.Evidence, requests: Requests, is_mpirun: bool = True,
-          obeyed: int = 0, seconds: float = math.inf) -> None:
-    """Wait for the launcher, or until more than the obeyed requests have come, or for the time limit.
-
-    If mpirun or its workers hang, end them: mpirun waits forever for a node that does not respond.
-    """
-    limit = evidence.clock.now() + seconds
-    while process.poll() is None and requests.count <= obeyed and evidence.clock.now() < limit:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(0.3)
-        if problem := evidence.find_problem():
-            evidence.add_error(problem)
-        if is_mpirun and evidence.error and evidence.clock.now() - evidence.error_time > SECONDS_AFTER_ERROR:
-            _end(process, SECONDS_AFTER_ERROR)
-
-
 def _pass_on(source: BufferedReader, target: IO[str], evidence: failure.Evidence, errors: bool) -> None:
     """Forward a stream; withhold the error stream's error lines and the launcher's boxed messages: they are evidence.
 
@@ -143,11 +147,11 @@ def _pass_on(source: BufferedReader, target: IO[str], evidence: failure.Evidence
     """
     in_box = False
     for text in _chunks(source):
-        text = WORKER_PREFIX.sub("", text)
+        text = re.sub(r"^\[\d+\]<std(?:out|err)>:", "", text)  # horovodrun adds it.
         if errors and text.startswith(failure.BOX):
             in_box = not in_box
         elif in_box or (not errors and failure.LOST_NODE.search(text)):
-            evidence.add_launcher_message(text)
+            evidence.launcher_message += f"{text.strip()} "
         elif errors and ERROR_PREFIX in text:
             evidence.add_error(text.split(ERROR_PREFIX, 1)[1])
         else:
@@ -185,14 +189,6 @@ def noted_signals(*numbers: signal.Signals) -> Iterator[Requests]:
     requests = Requests()
     with worker.signal_handlers(dict.fromkeys(numbers, requests.note)):
         yield requests
-
-
-def _ask_to_save(process: subprocess.Popen, evidence: failure.Evidence, requests: Requests) -> None:
-    """Have the workers save and stop after the current step, and wait a while for it."""
-    with contextlib.suppress(OSError):  # The terminal has been closed.
-        terminal.note("saving; Ctrl-C again ends the run at once")
-    process.send_signal(worker.SIGNAL)  # mpirun passes it on to the workers on all nodes.
-    _wait(process, evidence, requests, obeyed=1, seconds=SECONDS_TO_SAVE)
 
 
 def _end(process: subprocess.Popen, patience: float = SECONDS_TO_END) -> None:

@@ -16,12 +16,7 @@ from labs.run.errors import LabError
 
 @contextlib.contextmanager
 def writing(path: str | os.PathLike, mode: str = "wb") -> Iterator[IO]:
-    """Open a temporary file beside `path`, and rename it to `path` if the block succeeds.
-
-    Args:
-        path: The file to make or replace; a missing folder is made.
-        mode: "wb" or "w".
-    """
+    """Open a temporary file beside `path`, and rename it to `path` if the block succeeds; a missing folder is made."""
     path = Path(path)
     temporary = _temporary(path)
     text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "errors": "backslashreplace"}

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from labs.run.errors import LabError, quoted
-from labs.run.paths import ROOT, format_path
+from labs.run.paths import ROOT
 
 ENVIRONMENT = {
     # TensorFlow does so by itself where the processor has instructions for neural networks (VNNI).
@@ -44,16 +44,12 @@ copy by cores that have a model to train. Its default is 128."""
 HOROVOD_DEFAULTS = {"HOROVOD_CPU_OPERATIONS": "mpi", "HOROVOD_CYCLE_TIME": "1.0",
                     "HOROVOD_FUSION_THRESHOLD": str(128 * 2**20)}
 UNUSED = ("sklearn", "matplotlib", "IPython", "cv2")
-"""Packages that Keras imports where they are installed, for wrappers and plots that no lab uses. They make its
-import a second longer. A lab can import them after TensorFlow."""
+"""Packages that Keras imports for wrappers and plots that no lab uses; it takes a second."""
 RECORDED = re.compile(r"TF_(XLA_FLAGS|DETERMINISTIC_OPS|CUDNN_\w+|(EN|DIS)ABLE_(?!ONEDNN_OPTS)\w+)|XLA_FLAGS"
                       r"|NVIDIA_TF32_OVERRIDE|(ONEDNN|DNNL)_\w+")
-"""Variables that may change what TensorFlow computes, or how fast, and that a record shows nowhere else. Other names
-that begin with TF_ are Terraform's, and may hold secrets."""
-STUDENT = "LABS_STUDENT"
-"""The variable with a student's id: it is in the records of the student's runs and seeds them."""
-STUDENT_ID = r"[A-Za-z0-9][A-Za-z0-9_.+=-]{0,99}"
-"""A student's id: a part of file names and tables that means nothing to a shell or a spreadsheet."""
+"""Variables that may change what TensorFlow computes, or how fast. Other TF_ are Terraform's, and may hold secrets."""
+STUDENT, STUDENT_ID = "LABS_STUDENT", r"[A-Za-z0-9][A-Za-z0-9_.+=-]{0,99}"
+"""The variable with a student's id, which is in the student's records, file names and tables, and seeds the runs."""
 _horovod_read: dict[str, str] = {}
 """The environment that Horovod read when the kit started it in this process."""
 
@@ -152,10 +148,7 @@ def horovod_settings() -> dict[str, float]:
 
 
 class HorovodsKerasLayer(MetaPathFinder):
-    """Refuses the import of Horovod's own Keras layer, which is written for Keras 2.
-
-    `horovod.keras`, `horovod.tensorflow.keras` and `horovod.tensorflow.DistributedOptimizer` import `horovod._keras`.
-    """
+    """Refuses the import of Horovod's own Keras layer, which is written for Keras 2, by any of its names."""
 
     def find_spec(self, name, path=None, target=None):
         if name == "horovod._keras":
@@ -231,10 +224,10 @@ def commit() -> str:
     """Return the kit's commit: "release-COMMIT" in an unpacked release, "unknown" if nothing says it."""
     with contextlib.suppress(OSError):
         return (ROOT / "RELEASE").read_text().strip()  # `make release` writes it.
-    git = ["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"]
+    # Without the folder git would look into those above.
+    git = ["git", f"--git-dir={ROOT}/.git", "rev-parse", "--short=12", "HEAD"]
     with contextlib.suppress(OSError, subprocess.CalledProcessError):
-        if (ROOT / ".git").exists():  # Otherwise git would look into the folders above.
-            return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
     return "unknown"
 
 
@@ -253,12 +246,8 @@ def pins() -> dict[str, str]:
 
 def install(name: str) -> str:
     """Return the command that installs a package: `make env`, or pip where another tool made the environment."""
-    prefix = Path(sys.prefix)
-    if prefix.name == ".venv":
+    if Path(sys.prefix).name == ".venv" or any(Path(sys.prefix).glob(".ready-*-*")):
         return "make env"
-    if any(prefix.glob(".ready-*-*")):
-        return f"make env VENV={format_path(prefix)}"
     if name in ("horovod", "horovod_keras3"):
         return "make horovod"
     return f"python -m pip install {name}" + (f"=={pins()[name]}" if name in pins() else "")
-

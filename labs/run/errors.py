@@ -5,8 +5,6 @@ import re
 
 ERROR_PREFIX = "labs: error: "
 """Start of an error line of `labs`; a launcher recognises its workers' errors by it."""
-CURE_SEPARATOR = "; "
-"""Separates the cause from the cure in an error line."""
 NO_GLOO = "this Horovod was built without Gloo"
 """The cause if a run needs Gloo; conda-forge's Horovod has none."""
 EQUAL_STEPS = "let all ranks take the same number of steps"

@@ -64,11 +64,7 @@ def read_folder(folder: Path) -> list[Heartbeat]:
 
 
 class AwakeClock:
-    """Counts the seconds in which this process was running; changes of the system time have no effect.
-
-    It must be read every two seconds at least. If a process does not run for longer, it was stopped (Ctrl-Z, Slurm),
-    and the rest of that time does not count.
-    """
+    """Counts the seconds in which this process was not stopped (Ctrl-Z, Slurm); read it every two seconds at least."""
 
     def __init__(self) -> None:
         self._lock, self._seconds, self._read = threading.Lock(), 0.0, time.monotonic()
@@ -85,11 +81,7 @@ class AwakeClock:
 class Monitor:
     """Records this worker's progress every second, and ends the worker when it has made none for too long.
 
-    It ends itself, since its launcher may be out of reach.
-
-    Args:
-        folder: The heartbeats' folder of the run, on storage that all nodes share.
-        stall_seconds: How long a worker may take between two steps.
+    It ends itself, since its launcher may be out of reach. The folder is on storage that all nodes share.
     """
 
     def __init__(self, folder: Path, rank: int, stall_seconds: float, host: str):
@@ -108,11 +100,7 @@ class Monitor:
         self._write(epochs=epochs, steps=steps)
 
     def step(self, epoch: int, step: int, waited: float = 0.0) -> None:
-        """Record that this worker has reached a step; the first one starts the stall check.
-
-        Args:
-            waited: The seconds of all steps so far in which this worker waited in the exchange of gradients.
-        """
+        """Record that this worker has reached a step, and has waited for so many seconds in exchanges so far."""
         self._moved, before, now = self._clock.now(), self.heartbeat, time.perf_counter()
         pace, steps = {}, step - before.step
         if epoch == before.epoch and steps > 0:  # What lies between two epochs is no step.
@@ -183,8 +171,3 @@ def rank() -> int:
         return _current.heartbeat.rank
     names = ("OMPI_COMM_WORLD_RANK", "HOROVOD_RANK", "PMI_RANK", "SLURM_PROCID")
     return int(next((os.environ[name] for name in names if name in os.environ), 0))
-
-
-def error_prefix() -> str:
-    """Return "rank 1 on host (epoch 2, step 13): ", or an empty string before any run has begun."""
-    return f"{_current.heartbeat}: " if _current else ""

@@ -49,9 +49,6 @@ def is_held(folder: Path) -> bool:
 def hold(lab: str, options: Options, workers: int, config: Any = None) -> Iterator[str]:
     """Choose a run's name, lock its folder in this block, and yield the name.
 
-    Args:
-        workers: The run's number of workers; 0 if it may change.
-
     Raises:
         LabError: Another process holds the run, or the run is finished, or it was interrupted and --resume is missing.
     """
@@ -73,11 +70,7 @@ def hold(lab: str, options: Options, workers: int, config: Any = None) -> Iterat
 
 
 def make_folder(lab: str, options: Options, workers: int) -> Path:
-    """Make a run's folder, and return it; a run without a name is named after the time, with a number if that exists.
-
-    Raises:
-        LabError: The folder cannot be made.
-    """
+    """Make a run's folder, and return it; a run without a name is named after the time, with a number if that exists."""
     name = options.name or f"{time.strftime('%Y%m%d-%H%M%S')}-w{workers}"
     for each in itertools.chain([name], (f"{name}-{count}" for count in itertools.count(2))):
         folder = options.results_root / lab / each
@@ -144,14 +137,7 @@ def started_with(folder: Path) -> dict[str, Any]:
 
 
 def refuse_changed(run: str, before: Mapping[str, Any], now: Mapping[str, Any], are_options: bool = True) -> None:
-    """Refuse to resume a run with other settings; only the number of epochs may change.
-
-    Args:
-        run: The run's name.
-        before: The settings of its first start.
-        now: The settings of the resumed run.
-        are_options: Whether the settings are options of the command line.
-    """
+    """Refuse to resume a run with other settings, which may be options; only the number of epochs may change."""
     now = json.loads(json.dumps(dict(now), default=str))
     differing = [f"{'--' + name.replace('_', '-') if are_options else name} {before.get(name)}, not {now.get(name)}"
                  for name in {**before, **now} if name != "epochs" and now.get(name) != before.get(name)]

@@ -18,12 +18,7 @@ class NoSlurmError(LabError):
 
 
 def run(*command: str, timeout: float = 60, cwd: Path | None = None) -> tuple[int, str, str]:
-    """Run one of Slurm's commands and return its exit code, output and error output.
-
-    Raises:
-        NoSlurmError: This machine has no Slurm or no cluster.
-        LabError: Slurm does not answer.
-    """
+    """Run one of Slurm's commands and return its exit code, output and error output."""
     if (conf := os.environ.get("SLURM_CONF")) and not Path(conf).is_file():  # Slurm would wait a minute for it.
         raise NoSlurmError(f"no Slurm cluster is set up here (SLURM_CONF={conf}); {CURE}")
     # A student's own settings for squeue and sinfo would change the columns that are read here.

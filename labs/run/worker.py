@@ -30,7 +30,6 @@ SIGNAL = signal.SIGUSR1
 """mpirun and srun forward this signal; after a SIGTERM they would send SIGKILL."""
 REQUESTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, SIGNAL)
 """What asks `labs` to end: Ctrl-C, a scheduler, a closed terminal, a time limit."""
-PR_SET_PDEATHSIG = 1
 
 
 class Stopped(KeyboardInterrupt):
@@ -55,9 +54,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os.environ.pop("MPLBACKEND", None)  # An invalid one would fail when the curves are plotted, at the end.
         lab.run(config, options)
     except BaseException as problem:
-        if isinstance(problem, SystemExit) and heartbeat.current() is None:
+        running = heartbeat.current()
+        if isinstance(problem, SystemExit) and running is None:
             raise  # --help.
-        leave(explain_os_error(problem), heartbeat.error_prefix())
+        leave(explain_os_error(problem), f"{running.heartbeat}: " if running else "")
 
 
 def leave(problem: BaseException, where: str, secondary: str = "stopped, since another worker has ended") -> None:
@@ -145,7 +145,7 @@ def is_stop_requested() -> bool:
 
 def end_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
     """Have the kernel send this process a signal when its parent ends."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
+    ctypes.CDLL(None).prctl(1, number)  # PR_SET_PDEATHSIG
 
 
 def end_with_launcher() -> None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from labs.run import environment, paths
 from labs.run import slurm as slurm_commands
 from labs.run.environment import install, pins, version
-from labs.run.errors import CURE_SEPARATOR, LabError
+from labs.run.errors import LabError
 from labs.run.paths import ROOT, format_path
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _run(name: str, broken: set[str]) -> list[Finding]:
     try:
         result = absent(f"skipped, because {needed} failed") if needed in broken else CHECKS[name]()
     except LabError as error:
-        cause, _, cure = str(error).partition(CURE_SEPARATOR)
+        cause, _, cure = str(error).partition("; ")
         result = fail(cause, cure)
     except Exception as problem:
         result = fail(f"{type(problem).__name__}: {problem}",
