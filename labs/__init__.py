@@ -10,7 +10,6 @@ import sys
 from typing import TYPE_CHECKING
 
 from labs.run import environment, lazy
-from labs.run.errors import show_error
 
 __version__ = "0.1.0"
 
@@ -24,8 +23,6 @@ if "KERAS_HOME" in os.environ:  # Keras would make a folder named ~.
     os.environ["KERAS_HOME"] = os.path.expanduser(os.environ["KERAS_HOME"])
 if isinstance(sys.stdout, io.TextIOWrapper):
     sys.stdout.reconfigure(errors="backslashreplace")  # For names with characters that the terminal cannot encode.
-if sys.excepthook is sys.__excepthook__:
-    sys.excepthook = show_error
 sys.meta_path.insert(0, environment.HorovodsKerasLayer())
 if "tensorflow" not in sys.modules:
     sys.meta_path.insert(0, environment.TensorFlowImport())

@@ -12,7 +12,7 @@ import dataclasses
 from typing import Annotated, Literal
 
 from labs import Lab, LabError, Options, Sweep, datasets, divide, fields, main, measure, models, results, training
-from labs.run.environment import FOR_MEMORY
+from labs.measure.memory import WITHOUT_COPIES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -220,7 +220,7 @@ def _search(job):
     return results.finish(job, [], tables={"trials": rows}, **{f"largest_{name}": largest})
 
 
-LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, data_set="caltech256", check=check, environment=FOR_MEMORY)
+LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, data_set="caltech256", check=check, environment=WITHOUT_COPIES)
 
 if __name__ == "__main__":
     main()

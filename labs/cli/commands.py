@@ -84,7 +84,6 @@ def dispatch(words: Sequence[str]) -> int:
     Raises:
         LabError: The command line is wrong, or the subcommand failed.
     """
-    paths.check_working_folder()
     if not words or words[0] in ("-h", "--help", "help", "--version"):
         print(_labs() if not words else _version() if words[0] == "--version" else _help())
         return 0
@@ -169,12 +168,8 @@ def _run(args: argparse.Namespace) -> None:
     """Start the workers and wait for their end."""
     from labs.launch import local
 
-    try:
-        record = local.run(args.lab, args.lab_options, args.workers, args.oversubscribe, announce=True)
-    except local.InterruptedAfterRecord:  # Exit code 0: a job that ends with an error goes back into the queue.
-        print("labs: the run had already finished", file=sys.stderr)
-    else:
-        print("", "Next:", *_next(record, args.lab_options), sep="\n")
+    record = local.run(args.lab, args.lab_options, args.workers, args.oversubscribe, announce=True)
+    print("", "Next:", *_next(record, args.lab_options), sep="\n")
 
 
 def _next(record: dict[str, Any], words: Sequence[str]) -> list[str]:
@@ -199,8 +194,8 @@ def _add_launch(parser: argparse.ArgumentParser) -> None:
                           "end, and the last line names the cause. Ctrl-C ends all workers.")
     parser.add_argument("--oversubscribe", action="store_true", help=LAUNCH["oversubscribe"])
     parser.add_argument("--stall-seconds", type=float, metavar="FLOAT", default=Options.stall_seconds,
-                        help="end the script when all ranks have waited for each other for this many seconds, or when "
-                             "some have waited ten times as long for one that works (default: %(default)s)")
+                        help="warn when ranks have waited for others for this many seconds, and end the script "
+                             "after twice as long (default: %(default)s)")
     parser.add_argument("workers", type=usage.count, metavar="N", help="number of workers")
     parser.add_argument("script", type=usage.path, metavar="SCRIPT", help="the script: a Python file that uses Horovod")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS", help="arguments of the script")
@@ -215,12 +210,13 @@ def _launch(args: argparse.Namespace) -> int:
         raise LabError(f"there is no file {quoted(str(args.script))} in this folder{similar}; type: "
                        f"labs launch {args.workers} SCRIPT.py")
     workers = mpirun.choose_workers(args.workers, args.oversubscribe)
-    env = {**mpirun.environment(), **mpirun.supervision(),
-           **failure.horovod_stall_check(args.stall_seconds)}
+    # Horovod: it warns of ranks that wait for others, and ends them later.
+    env = {**mpirun.environment(), "HOROVOD_STALL_CHECK_TIME_SECONDS": f"{args.stall_seconds:.0f}",
+           "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": f"{2 * args.stall_seconds:.0f}"}
     # TensorFlow: by default each worker would start a thread for every core.
     env.setdefault("TF_NUM_INTRAOP_THREADS", str(max(1, mpirun.slots() // workers)))
     program = [*mpirun.PYTHON, "-m", "labs.launch.script", str(args.script), *args.arguments]
-    evidence = failure.Evidence(args.stall_seconds, own_script=True)
+    evidence = failure.Evidence()
     code = supervisor.supervise([*mpirun.command(workers, env), *program], env, None, evidence, is_mpirun=True,
                                 saves=False)
     if code or evidence.error:  # mpirun may end with 0 when it is terminated.
@@ -271,8 +267,7 @@ def _results(args: argparse.Namespace) -> None:
     if not args.csv:
         print(listing.table(runs))
         return
-    with usage.writing_to("--csv"):
-        atomic.write_text(args.csv, listing.csv(runs))
+    atomic.write_text(args.csv, listing.csv(runs))
     print(f"{printable(args.csv)}: {plural(len(runs), 'run')}, {plural(len(runs.columns), 'column')}")
 
 

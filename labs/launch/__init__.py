@@ -6,7 +6,7 @@ from labs.run import lazy
 
 if TYPE_CHECKING:
     from labs.launch import elastic_hosts, resident
-    from labs.launch.local import InterruptedAfterRecord, run
+    from labs.launch.local import run
     from labs.launch.mpirun import check_slots, slots, visible_gpus
     from labs.launch.sweep import run_sweep
 else:

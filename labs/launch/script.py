@@ -9,7 +9,6 @@ import os
 import runpy
 import socket
 import sys
-import threading
 import traceback
 from collections.abc import Iterable
 from types import FrameType, TracebackType
@@ -29,17 +28,15 @@ def main() -> None:
     script = sys.argv[0]
     folder = os.path.dirname(os.path.abspath(script))
     sys.path.insert(0, folder)
-    main_thread = threading.get_ident()
-    heartbeat.start(lambda: _line(script, folder, traceback.walk_stack(sys._current_frames()[main_thread])))
     try:
         runpy.run_path(script, run_name="__main__")
     except BaseException as problem:
         if isinstance(problem, SystemExit) and not problem.code:
             raise
-        here = heartbeat.error_prefix() or f"rank {heartbeat.rank()} on {socket.gethostname()}: "
+        here = f"rank {heartbeat.rank()} on {socket.gethostname()}: "
         line = _line(script, folder, reversed([*traceback.walk_tb(problem.__traceback__)]))
         worker.leave(problem.with_traceback(_of_script(problem.__traceback__)), here,
-                     f"waited at {line} for a rank that has ended; {EQUAL_STEPS}")
+                     f"waited at {line} for another rank (--stall-seconds), or a rank has ended; {EQUAL_STEPS}")
 
 
 def _line(script: str, folder: str, frames: Iterable[tuple[FrameType, int]]) -> str:

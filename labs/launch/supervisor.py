@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from io import BufferedReader
 from pathlib import Path
-from typing import IO, cast
+from typing import IO
 
 import psutil
 
@@ -23,68 +23,33 @@ from labs.launch import failure
 from labs.run import terminal, worker
 from labs.run.errors import ERROR_PREFIX, Interrupted
 
-WORKER_PREFIX = re.compile(r"^\[\d+\]<std(?:out|err)>:")
-"""The prefix that horovodrun adds to each line of a worker."""
 SECONDS_TO_SAVE = 20.0
 SECONDS_TO_END = 5.0
 SECONDS_AFTER_ERROR = 2.0
 """How long mpirun may take to end after a worker has failed; it needs a fraction of a second."""
-SECONDS_AFTER_WORKERS = 20.0
-"""How long mpirun may take to exit after its last worker has finished. There are reports that Open MPI 5's mpirun
-misses a worker's exit and then hangs (openpmix/prrte issues 1839 and 2709)."""
-SECONDS_OF_ONE_REQUEST = 1.0
-"""Signals within this time of the first are one request to end the run."""
-POLL_SECONDS = 0.3
-"""How often to check whether a launcher that has not ended should end."""
 
 
 @contextlib.contextmanager
 def started(command: Sequence[str], env: Mapping[str, str] | None = None,
             folder: Path | None = None) -> Iterator[subprocess.Popen]:
-    """Run a program during the block; if the block or this process ends, in any way, its processes end too."""
+    """Run a program during the block; if the block or this process ends, in any way, its processes end too.
+
+    Ctrl-Z stops the program with this process, and `fg` continues both: the terminal's signals do not reach another
+    session. mpirun passes them on to the workers of all nodes.
+    """
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
                                env=env, cwd=folder, start_new_session=True, preexec_fn=worker.end_with_parent)
+
+    def stop(*_) -> None:
+        process.send_signal(signal.SIGTSTP)
+        os.kill(os.getpid(), signal.SIGSTOP)
+
     try:
-        with _stopped_together(process):
+        with worker.signal_handlers({signal.SIGTSTP: stop,
+                                     signal.SIGCONT: lambda *_: process.send_signal(signal.SIGCONT)}):
             yield process
     finally:
         _end(process)
-        _kill_session(process.pid)
-
-
-@contextlib.contextmanager
-def _stopped_together(process: subprocess.Popen) -> Iterator[None]:
-    """Within this block, Ctrl-Z stops the program with this process, and `fg` continues both.
-
-    The program is in another session, which the terminal's signals do not reach.
-    """
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTSTP) != signal.SIG_DFL:
-        yield
-        return
-
-    def stop(*_) -> None:
-        _stop_or_continue(process, signal.SIGTSTP)
-        os.kill(os.getpid(), signal.SIGSTOP)
-
-    before = signal.signal(signal.SIGCONT, lambda *_: _stop_or_continue(process, signal.SIGCONT))
-    signal.signal(signal.SIGTSTP, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-        signal.signal(signal.SIGCONT, before)
-
-
-def _stop_or_continue(process: subprocess.Popen, number: signal.Signals) -> None:
-    """Stop or continue a program: mpirun passes the signal on to the workers of all nodes."""
-    if process.poll() is not None:
-        return
-    if Path(cast(list[str], process.args)[0]).name == "mpirun":
-        process.send_signal(number)
-        return
-    with contextlib.suppress(psutil.NoSuchProcess):
-        for member in _family(process):
-            member.suspend() if number == signal.SIGTSTP else member.resume()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,15 +60,11 @@ class Outcome:
     """None: it did not end in time."""
     out: str
     err: str
-    seconds: float
-    """The time limit."""
 
     @property
     def cause(self) -> str:
         """Why the program failed, as the end of a sentence that begins with its name."""
-        if self.code is None:
-            return f"had not ended after {self.seconds:.0f} s"
-        return failure.explain_exit(self.code, self.err)
+        return "did not end in time" if self.code is None else failure.explain_exit(self.code, self.err)
 
 
 def finish(process: subprocess.Popen, seconds: float) -> Outcome:
@@ -111,8 +72,8 @@ def finish(process: subprocess.Popen, seconds: float) -> Outcome:
     try:
         out, err = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
-        return Outcome(None, "", "", seconds)
-    return Outcome(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"), seconds)
+        return Outcome(None, "", "")
+    return Outcome(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
 
 
 def complete(command: Sequence[object], seconds: float, env: Mapping[str, str] | None = None,
@@ -127,28 +88,45 @@ def supervise(command: Sequence[str], env: Mapping[str, str], log: IO[str] | Non
     """Run the launcher to its end and return its exit code; if this process ends, in any way, the workers end too.
 
     Args:
-        command: The launcher's command line, with the program.
-        env: The launcher's environment.
         log: Where to forward the output; the terminal, if None.
-        evidence: Collects the facts for the last line of a failed run.
-        is_mpirun: mpirun passes a signal on, so that the workers can save before they end, and it ends with the first
-            worker that fails.
+        is_mpirun: The launcher passes signals on, and ends with the first worker that fails.
         saves: The workers are a lab's: they save their state after Ctrl-C.
     """
-    readers = []
+    readers, deadline = [], math.inf
     try:
         with noted_signals(*worker.REQUESTS) as requests, started(command, env) as process:
             readers = pass_output_on(process, log, evidence)
-            _wait(process, evidence, requests, is_mpirun)
-            if requests.count and is_mpirun and saves and process.poll() is None:
-                _ask_to_save(process, evidence, requests)
+            while process.poll() is None and requests.count < 2 and evidence.clock.now() < deadline:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(0.3)
+                if requests.count and deadline == math.inf:
+                    deadline = evidence.clock.now() + _ask_to_save(process, is_mpirun and saves)
+                if is_mpirun:
+                    _end_if_failed(process, evidence)
     finally:
         for reader in readers:
             reader.join(timeout=2)
     if requests.count:
         raise Interrupted
-    # If only mpirun hung, that is no failure; but a run without a record is reported as failed.
-    return 0 if is_mpirun and evidence.seconds_since_finish() > SECONDS_AFTER_WORKERS else process.returncode
+    return process.returncode
+
+
+def _ask_to_save(process: subprocess.Popen, saves: bool) -> float:
+    """Have the workers save and stop after the current step, if they can; return how many seconds they have."""
+    if not saves:
+        return 0.0
+    with contextlib.suppress(OSError):  # The terminal has been closed.
+        terminal.note("saving; Ctrl-C again ends the run at once")
+    process.send_signal(worker.SIGNAL)  # mpirun passes it on to the workers on all nodes.
+    return SECONDS_TO_SAVE
+
+
+def _end_if_failed(process: subprocess.Popen, evidence: failure.Evidence) -> None:
+    """End mpirun if it hangs after a failure: it waits forever for a node that does not respond."""
+    if problem := evidence.find_problem():
+        evidence.add_error(problem)
+    if evidence.error and evidence.clock.now() - evidence.error_time > SECONDS_AFTER_ERROR:
+        _end(process, SECONDS_AFTER_ERROR)
 
 
 def pass_output_on(process: subprocess.Popen, log: IO[str] | None, evidence: failure.Evidence
@@ -162,30 +140,6 @@ def pass_output_on(process: subprocess.Popen, log: IO[str] | None, evidence: fai
     return readers
 
 
-def _wait(process: subprocess.Popen, evidence: failure.Evidence, requests: Requests, is_mpirun: bool = True,
-          obeyed: int = 0, seconds: float = math.inf) -> None:
-    """Wait for the launcher, or until more than the obeyed requests have come, or for the time limit.
-
-    If mpirun or its workers hang, end them.
-    """
-    limit, noted = evidence.clock.now() + seconds, False
-    while process.poll() is None and requests.count <= obeyed and evidence.clock.now() < limit:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(POLL_SECONDS)
-        if not is_mpirun:
-            continue
-        stall, share = evidence.stall()
-        if stall and evidence.own_script and not noted:
-            terminal.note(stall)
-        noted = bool(stall)
-        # mpirun waits forever for a node that does not respond.
-        if problem := evidence.find_problem() or stall * (share > 1):
-            evidence.add_error(problem)
-        has_failed = evidence.error and evidence.clock.now() - evidence.error_time > SECONDS_AFTER_ERROR
-        if has_failed or evidence.seconds_since_finish() > SECONDS_AFTER_WORKERS:
-            _end(process, SECONDS_AFTER_ERROR)
-
-
 def _pass_on(source: BufferedReader, target: IO[str], evidence: failure.Evidence, errors: bool) -> None:
     """Forward a stream; withhold the error stream's error lines and the launcher's boxed messages: they are evidence.
 
@@ -193,22 +147,15 @@ def _pass_on(source: BufferedReader, target: IO[str], evidence: failure.Evidence
     """
     in_box = False
     for text in _chunks(source):
-        text = WORKER_PREFIX.sub("", text)
-        if errors:
-            text = evidence.extract_heartbeats(text)
-            if evidence.note_stall(text):
-                continue
-        elif failure.LOST_NODE.search(text):
-            evidence.add_launcher_message(text)
+        text = re.sub(r"^\[\d+\]<std(?:out|err)>:", "", text)  # horovodrun adds it.
         if errors and text.startswith(failure.BOX):
             in_box = not in_box
-        elif in_box:
-            evidence.add_launcher_message(text)
+        elif in_box or (not errors and failure.LOST_NODE.search(text)):
+            evidence.launcher_message += f"{text.strip()} "
         elif errors and ERROR_PREFIX in text:
             evidence.add_error(text.split(ERROR_PREFIX, 1)[1])
-        elif text:
-            # If its reader has gone or its disk is full, `labs` says so at the end.
-            with contextlib.suppress(OSError, ValueError), evidence.blocked() if errors else contextlib.nullcontext():
+        else:
+            with contextlib.suppress(OSError, ValueError):
                 terminal.write(text, target)
 
 
@@ -224,20 +171,15 @@ def _chunks(source: BufferedReader) -> Iterator[str]:
 
 
 class Requests:
-    """The requests to end a run, from signals.
-
-    They are counted, not raised: an exception at any place could leave a lock held, for example that of Popen.wait.
-    """
+    """Counts the signals that ask to end a run: an exception could leave a lock held, such as that of Popen.wait."""
 
     def __init__(self) -> None:
         self.count, self._last = 0, -math.inf
 
-    def note(self, number: int, _) -> None:
-        """Count a signal; several at once are one request, as from `timeout -s INT`."""
-        if number == signal.SIGHUP:  # The shell sends a second one after the kernel's.
-            signal.signal(number, signal.SIG_IGN)
+    def note(self, *_) -> None:
+        """Count a signal; several at once are one request, as from `timeout -s INT` and of a closed terminal."""
         now = time.monotonic()
-        if now - self._last > SECONDS_OF_ONE_REQUEST:
+        if now - self._last > 1.0:
             self.count, self._last = self.count + 1, now
 
 
@@ -245,51 +187,19 @@ class Requests:
 def noted_signals(*numbers: signal.Signals) -> Iterator[Requests]:
     """Count the requests to end the run in this block, by these signals."""
     requests = Requests()
-    if threading.current_thread() is not threading.main_thread():
+    with worker.signal_handlers(dict.fromkeys(numbers, requests.note)):
         yield requests
-        return
-    # `nohup` ignores the hangup, and a shell Ctrl-C for its background programs: such a run is to continue.
-    before = {number: signal.signal(number, requests.note) for number in numbers
-              if signal.getsignal(number) != signal.SIG_IGN}
-    try:
-        yield requests
-    finally:
-        for number, handler in before.items():
-            if signal.getsignal(number) != signal.SIG_IGN:
-                signal.signal(number, handler)
-
-
-def _ask_to_save(process: subprocess.Popen, evidence: failure.Evidence, requests: Requests) -> None:
-    """Have the workers save and stop after the current step, and wait a while for it."""
-    with contextlib.suppress(OSError):  # The terminal has been closed.
-        terminal.note("saving; Ctrl-C again ends the run at once")
-    process.send_signal(worker.SIGNAL)  # mpirun passes it on to the workers on all nodes.
-    _wait(process, evidence, requests, obeyed=1, seconds=SECONDS_TO_SAVE)
 
 
 def _end(process: subprocess.Popen, patience: float = SECONDS_TO_END) -> None:
-    """Terminate the launcher, and kill what is left of it and its workers after a while."""
-    if process.poll() is not None:
-        return
-    family = _family(process)
-    process.terminate()
-    _, alive = psutil.wait_procs(family, timeout=patience)
-    for member in alive:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            member.kill()
+    """Terminate a program; kill it after a while, and all that it has started: the workers are in its session."""
+    if process.poll() is None:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(patience)
+    for each in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if os.getsid(each.pid) == process.pid:
+                each.kill()
     with contextlib.suppress(subprocess.TimeoutExpired):  # Ctrl-C in `complete` may have left Popen's lock held.
         process.wait(SECONDS_TO_END)
-
-
-def _family(process: subprocess.Popen) -> list[psutil.Process]:
-    """Return a program's process and all that it has started."""
-    launcher = psutil.Process(process.pid)
-    return [launcher, *launcher.children(recursive=True)]
-
-
-def _kill_session(session: int) -> None:
-    """Kill the processes that a killed launcher has left on this machine: the workers are in its session."""
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):
-            if os.getsid(process.pid) == session:
-                process.kill()

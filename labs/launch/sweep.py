@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 from labs.launch import local
-from labs.run import catalogue, cluster_state, command_line, paths, run_lock
+from labs.run import catalogue, cluster_state, command_line, run_lock
 from labs.run.catalogue import Lab
 from labs.run.errors import ERROR_PREFIX, LabError
 from labs.run.sweeps import Cell, finished
@@ -33,7 +33,6 @@ def run_sweep(lab: str | ModuleType | Lab, todo: Sequence[Cell], results_root: P
     with tqdm(open_cells, total=len(todo), initial=len(todo) - len(open_cells), desc=lab.name, unit="run",
               smoothing=0, dynamic_ncols=True) as bar:
         for cell in bar:
-            paths.check_working_folder()  # Otherwise each cell would fail because of it.
             bar.set_postfix_str(str(cell))
             try:
                 _run(lab, cell, results_root, oversubscribe)
@@ -67,7 +66,7 @@ def _empty(folder: Path) -> bool:
     """
     folder.mkdir(parents=True, exist_ok=True)
     run_lock.refuse_held(folder)
-    with run_lock.run_lock(folder).hold():
+    with run_lock.run_lock(folder):
         if (folder / "record.json").exists():
             return False
         for path in folder.iterdir():

@@ -19,12 +19,13 @@ from typing import Any
 
 import psutil
 
-from labs.run.environment import FOR_MEMORY
 from labs.run.errors import LabError, first_line, is_out_of_memory
 
 SAMPLE_SECONDS = 0.005
 """Seconds between two samples of the process's memory."""
 MIB = 2**20
+WITHOUT_COPIES = {"TF_ENABLE_ONEDNN_OPTS": "0"}
+"""oneDNN keeps rearranged copies of the tensors, which a GPU does not."""
 MOST = 1 << 20
 """Largest number that `largest_that_fits` tries."""
 
@@ -71,7 +72,7 @@ def _context():
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["labs", "tensorflow"])  # The kit first: it keeps the import quiet.
     before = dict(os.environ)
-    os.environ.update(FOR_MEMORY)
+    os.environ.update(WITHOUT_COPIES)
     try:
         forkserver.ensure_running()  # It inherits these variables; this process keeps its own.
     finally:

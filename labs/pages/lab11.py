@@ -20,7 +20,7 @@ import numpy as np
 
 from labs.pages import plots
 from labs.results import noise, records, reference, speed_tables
-from labs.run import atomic, cluster_state
+from labs.run import cluster_state
 from labs.run.cluster_state import bits_per_second, format_bandwidth
 from labs.run.errors import ERROR_PREFIX, LabError
 from labs.run.paths import ROOT, python_path, results_dir
@@ -225,7 +225,7 @@ class Queue:
     def __init__(self, cluster: Cluster):
         """Submit the jobs, and wait until Slurm has a plan for each that can start."""
         self._cluster = cluster
-        self.answers: dict[str, Any] = json.loads(atomic.read_text(SAVED)) if cluster.missing else {"advice": {}}
+        self.answers: dict[str, Any] = json.loads(SAVED.read_text()) if cluster.missing else {"advice": {}}
         self._ids: dict[str, str] = {}
         self._began = time.monotonic()
         if not cluster.missing:

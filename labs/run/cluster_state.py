@@ -18,12 +18,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import psutil
-from filelock import Timeout
+from filelock import FileLock, Timeout
 
 from labs.run import atomic, resources
 from labs.run.errors import ERROR_PREFIX, LabError, quoted
-from labs.run.paths import expand_home
-from labs.run.run_lock import Lock
 
 FOLDER = "LABS_CLUSTER"
 """The variable that names the cluster's folder; a second cluster needs a second folder."""
@@ -76,7 +74,7 @@ class Cluster:
 def folder(environ: Mapping[str, str] = os.environ) -> Path:
     """Return the folder of this user's cluster: `LABS_CLUSTER`, else one in the folder of temporary files."""
     default = Path(tempfile.gettempdir()) / f"labs-cluster-{os.getuid()}"
-    return expand_home(environ.get(FOLDER) or default, FOLDER).absolute()
+    return Path(environ.get(FOLDER) or default).expanduser().absolute()
 
 
 def address(host: str) -> str:
@@ -101,7 +99,7 @@ def head_process() -> psutil.Process | None:
     try:
         if folder().lstat().st_uid != os.getuid():  # Any user can make it in a folder that all users share.
             return None
-        pid, began = map(int, atomic.read_text(folder() / "head.pid").split())
+        pid, began = map(int, Path.read_text(folder() / "head.pid").split())
         process = psutil.Process(pid)
         # A later process may have the same number.
         return process if resources.start_ticks(pid) == began else None
@@ -119,7 +117,7 @@ def current() -> Cluster | None:
     if not inside() and head_process() is None:
         return None
     try:
-        values = json.loads(atomic.read_text(folder() / "cluster.json"))
+        values = json.loads(Path.read_text(folder() / "cluster.json"))
     except (OSError, ValueError):
         return None
     return Cluster(**values | {"links": {node: Link(**link) for node, link in values["links"].items()}})
@@ -191,7 +189,7 @@ def restore_links() -> Iterator[None]:
     require()
     with contextlib.ExitStack() as at_exit:
         try:
-            at_exit.enter_context(Lock(folder() / CHANGES).hold())
+            at_exit.enter_context(FileLock(folder() / CHANGES, timeout=0))
         except Timeout:
             raise LabError("another run sets the links of this cluster; wait until it ends, or start a second cluster "
                            "with LABS_CLUSTER=DIR") from None

@@ -1,8 +1,7 @@
-"""The environment of a run: variables and packages that break it or falsify its results, and settings that speed it up.
+"""The environment of a run: variables that break it or falsify its results, and settings that speed it up.
 
-`labs check` reports all of them; a run refuses those that break it before it starts. A setting is here only if it makes
-a network of `make bench` more than 3 % faster, or a start a second shorter; docs/speed.md has the measurements. Each is
-a default: a value that the student has set stays.
+`labs check` reports the variables, and a run refuses them. A setting is here only if it makes a network of `make bench`
+more than 3 % faster, or a start a second shorter; docs/speed.md has the measurements. Each is a default.
 """
 
 from __future__ import annotations
@@ -12,127 +11,78 @@ import functools
 import gc
 import hashlib
 import importlib.util
-import json
 import os
 import re
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
-from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from labs.run.errors import LabError, quoted
-from labs.run.paths import ROOT, check_working_folder, format_path, python_path
-
-if TYPE_CHECKING:
-    from importlib.metadata import Distribution
+from labs.run.paths import ROOT
 
 ENVIRONMENT = {
     # TensorFlow does so by itself where the processor has instructions for neural networks (VNNI).
     "TF_ENABLE_ONEDNN_OPTS": "1",
     # Horovod: a rank that waits for the others gives its core to their training threads instead of spinning on it.
     "OMPI_MCA_mpi_yield_when_idle": "1",
-    # glibc asks for pages of 2 MiB: a step passes over weights and gradients many times.
-    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
     # Between nodes, Open MPI asks before it sends more than 64 KiB. Two nodes that send to each other at once wait for
     # answers that queue behind their own data: the two directions of the link work one after the other.
     **dict.fromkeys(("OMPI_MCA_btl_tcp_eager_limit", "OMPI_MCA_btl_tcp_rndv_eager_limit",
                      "OMPI_MCA_btl_tcp_max_send_size"), str(16 * 2**20)),
 }
-"""Read when TensorFlow and MPI load; GLIBC_TUNABLES when a process starts, so it holds for the workers that a command
-starts."""
-FOR_MEMORY = {"TF_ENABLE_ONEDNN_OPTS": "0", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"}
-"""For a study of memory: oneDNN keeps rearranged copies of the tensors, which a GPU does not; and memory in huge pages
-is counted in whole pages."""
+"""Read when TensorFlow and MPI load."""
 CYCLE_MS = 0.1
 """Horovod's cycle: milliseconds for which it collects tensors before it exchanges them. Its default of 1 is longer than
-a step of a small model. Over MPI, where waiting workers spin anyway, a short cycle costs nothing; over Gloo, 40 % of
-a core per worker."""
+a step of a small model. Over MPI waiting workers spin anyway; over Gloo it would cost 40 % of a core per worker."""
 FUSION_MB = 1
-"""Horovod's fusion threshold: MiB of tensors that it collects into one message. Larger tensors are sent alone, without
-a copy. With the default of 128 they are copied into a buffer with the others and back, by cores that have a model to
-train."""
+"""Horovod's fusion threshold: MiB of tensors that it copies into one message. Larger tensors are sent alone, without a
+copy by cores that have a model to train. Its default is 128."""
 HOROVOD_DEFAULTS = {"HOROVOD_CPU_OPERATIONS": "mpi", "HOROVOD_CYCLE_TIME": "1.0",
                     "HOROVOD_FUSION_THRESHOLD": str(128 * 2**20)}
 UNUSED = ("sklearn", "matplotlib", "IPython", "cv2")
-"""Packages that Keras imports where they are installed, for wrappers and plots that no lab uses. They make its
-import a second longer. A lab can import them after TensorFlow."""
-KERAS_DEFAULTS: dict[str, Any] = {"floatx": "float32", "image_data_format": "channels_last", "epsilon": 1e-7}
-"""The settings in keras.json that change what a model computes; KERAS_BACKEND overrides the backend."""
-RELEASE = "RELEASE"
-"""The file of a release that holds its commit: `make release` writes it, because a release has no history."""
+"""Packages that Keras imports for wrappers and plots that no lab uses; it takes a second."""
 RECORDED = re.compile(r"TF_(XLA_FLAGS|DETERMINISTIC_OPS|CUDNN_\w+|(EN|DIS)ABLE_(?!ONEDNN_OPTS)\w+)|XLA_FLAGS"
                       r"|NVIDIA_TF32_OVERRIDE|(ONEDNN|DNNL)_\w+")
-"""Variables that may change what TensorFlow computes, or how fast, and that a record shows nowhere else. Other names
-that begin with TF_ are Terraform's, and may hold secrets."""
-STUDENT = "LABS_STUDENT"
-"""The variable with a student's id: it is in the records of the student's runs and seeds them."""
-STUDENT_ID = r"[A-Za-z0-9][A-Za-z0-9_.+=-]{0,99}"
-"""A student's id: a part of file names and tables that means nothing to a shell or a spreadsheet."""
+"""Variables that may change what TensorFlow computes, or how fast. Other TF_ are Terraform's, and may hold secrets."""
+STUDENT, STUDENT_ID = "LABS_STUDENT", r"[A-Za-z0-9][A-Za-z0-9_.+=-]{0,99}"
+"""The variable with a student's id, which is in the student's records, file names and tables, and seeds the runs."""
 _horovod_read: dict[str, str] = {}
 """The environment that Horovod read when the kit started it in this process."""
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A variable, and which of its values are harmful."""
-
-    name: str
-    state: str
-    """"fail": a run refuses it; "warn": only `labs check` reports it."""
-    cause: str
-    """What it does; follows NAME=value in the line."""
-    wrong: Callable[[str], bool] = bool
 
 
 def _is_true(value: str) -> bool:
     return value.lower() in ("1", "true", "yes", "on")
 
 
-RULES = [
-    Rule("TF_USE_LEGACY_KERAS", "fail", "makes TensorFlow load Keras 2, and the labs need Keras 3", _is_true),
-    Rule("KERAS_BACKEND", "fail", "makes Keras use a backend other than TensorFlow",
-         lambda value: value not in ("", "tensorflow")),
-    Rule("KERAS_MAX_EPOCHS", "fail", "makes Keras end training early"),
-    Rule("KERAS_MAX_STEPS_PER_EPOCH", "fail", "makes Keras end an epoch early"),
-    Rule("PYTHONOPTIMIZE", "fail", "removes docstrings, without which TensorFlow does not load",
-         lambda value: value.isdigit() and int(value) >= 2),
-    Rule("HOROVOD_CPU_OPERATIONS", "fail", "crashes workers that are connected by MPI (some labs have --backend gloo)",
-         lambda value: value.lower() == "gloo" and "HOROVOD_RANK" not in os.environ),  # horovodrun sets both.
-    Rule("HOROVOD_TIMELINE", "warn", "makes every run write all its messages into one file (for one run: --timeline)"),
-    Rule("HOROVOD_AUTOTUNE", "warn", "changes Horovod's settings while a run is measured", _is_true),
-    Rule("HOROVOD_STALL_CHECK_DISABLE", "warn", "lets workers wait forever for one that never comes", _is_true),
-]
+HARMFUL: dict[str, tuple[Callable[[str], bool], str]] = {
+    "TF_USE_LEGACY_KERAS": (_is_true, "makes TensorFlow load Keras 2, and the labs need Keras 3"),
+    "KERAS_BACKEND": (lambda value: value not in ("", "tensorflow"),
+                      "makes Keras use a backend other than TensorFlow"),
+    "KERAS_MAX_EPOCHS": (bool, "makes Keras end training early"),
+    "KERAS_MAX_STEPS_PER_EPOCH": (bool, "makes Keras end an epoch early"),
+    "PYTHONOPTIMIZE": (lambda value: value.isdigit() and int(value) >= 2,
+                       "removes docstrings, without which TensorFlow does not load"),
+    "HOROVOD_CPU_OPERATIONS": (lambda value: value.lower() == "gloo" and "HOROVOD_RANK" not in os.environ,
+                               "crashes workers that are connected by MPI (some labs have --backend gloo)"),
+    "HOROVOD_AUTOTUNE": (_is_true, "changes Horovod's settings while a run is measured"),
+}
+"""Variables that break a run or falsify it: which of their values do so, and how. horovodrun sets HOROVOD_RANK."""
 
 
-def harmful() -> Iterator[tuple[Rule, str]]:
-    """Yield each rule that a variable of this process breaks, with the variable's value."""
-    for rule in RULES:
-        if rule.wrong(value := os.environ.get(rule.name, "")):
-            yield rule, value
+def harmful() -> dict[str, str]:
+    """Return this process's harmful variables: for each name "=VALUE" and what it does."""
+    values = {name: os.environ.get(name, "") for name in HARMFUL}
+    return {name: f"={values[name]} {cause}" for name, (is_wrong, cause) in HARMFUL.items() if is_wrong(values[name])}
 
 
-def refuse_harmful(horovod: bool = True) -> None:
-    """Refuse an environment in which a run would end in a traceback or train something else.
-
-    Args:
-        horovod: Refuse what breaks Horovod as well.
-
-    Raises:
-        LabError: The environment is harmful; the message names the variable or the package, and the cure.
-    """
-    for rule, value in harmful():
-        if rule.state == "fail" and (horovod or not rule.name.startswith("HOROVOD_")):
-            raise LabError(f"{rule.name}={value} {rule.cause}; unset {rule.name}")
-    check_working_folder()
-    refuse_tensorflow()
-    refuse_keras()
-    if horovod:
-        refuse_horovod()
+def refuse_harmful() -> None:
+    """Raise LabError if a variable would end a run in a traceback or have it train something else."""
+    for name, cause in harmful().items():
+        raise LabError(f"{name}{cause}; unset {name}")
 
 
 def recorded() -> dict[str, str]:
@@ -141,21 +91,14 @@ def recorded() -> dict[str, str]:
 
 
 def restore_keras(backend: Any) -> None:
-    """Set Keras's settings to KERAS_DEFAULTS, which the labs' models need.
-
-    Args:
-        backend: `tf.keras.backend`.
-    """
-    for name, value in KERAS_DEFAULTS.items():
-        getattr(backend, f"set_{name}")(value)
+    """Undo what a keras.json changes in `tf.keras.backend` of the numbers that a model computes."""
+    backend.set_floatx("float32")
+    backend.set_image_data_format("channels_last")
+    backend.set_epsilon(1e-7)
 
 
 def student_id() -> str | None:
-    """Return the student's id, or None if `LABS_STUDENT` is not set.
-
-    Raises:
-        LabError: The variable's value is not an id.
-    """
+    """Return the student's id, or None if `LABS_STUDENT` is not set; raise LabError if it is not an id."""
     text = os.environ.get(STUDENT) or None
     if text and not re.fullmatch(STUDENT_ID, text):
         raise LabError(f"{STUDENT}={quoted(text)} is not an id of letters, digits, '-', '_' and '.'; "
@@ -165,8 +108,7 @@ def student_id() -> str | None:
 
 def default_seed(seed: int) -> int:
     """Return the seed of a run whose command line gives none: the student's own, or else the preset's."""
-    own = student_id()
-    return personal_seed(own) if own else seed
+    return personal_seed(own) if (own := student_id()) else seed
 
 
 def personal_seed(text: str) -> int:
@@ -178,9 +120,6 @@ def horovod_defaults(nccl: bool) -> dict[str, str]:
     """Return Horovod's environment variables that are faster than its defaults, for workers that mpirun has started.
 
     Nothing was measured, and nothing is set, for NCCL and Gloo, and for messages between machines.
-
-    Args:
-        nccl: Whether NCCL carries the gradients.
     """
     size, here = (os.environ.get(f"OMPI_COMM_WORLD_{what}", "1") for what in ("SIZE", "LOCAL_SIZE"))
     if size == "1" or nccl or os.environ.get("HOROVOD_CPU_OPERATIONS") == "gloo":
@@ -190,13 +129,9 @@ def horovod_defaults(nccl: bool) -> dict[str, str]:
 
 
 def set_horovod_defaults(nccl: bool) -> None:
-    """Set those of `horovod_defaults` that have no value yet."""
+    """Set those of `horovod_defaults` that have no value yet, before Horovod starts: later changes have no effect."""
     for name, value in horovod_defaults(nccl).items():  # Horovod: read by `hvd.init`.
         os.environ[name] = os.environ.get(name) or value
-
-
-def remember_horovod() -> None:
-    """Remember the environment that Horovod, about to start, will read: later changes have no effect on it."""
     _horovod_read.clear()
     _horovod_read.update(os.environ)
 
@@ -213,10 +148,7 @@ def horovod_settings() -> dict[str, float]:
 
 
 class HorovodsKerasLayer(MetaPathFinder):
-    """Refuses the import of Horovod's own Keras layer, which is written for Keras 2.
-
-    `horovod.keras`, `horovod.tensorflow.keras` and `horovod.tensorflow.DistributedOptimizer` import `horovod._keras`.
-    """
+    """Refuses the import of Horovod's own Keras layer, which is written for Keras 2, by any of its names."""
 
     def find_spec(self, name, path=None, target=None):
         if name == "horovod._keras":
@@ -225,9 +157,9 @@ class HorovodsKerasLayer(MetaPathFinder):
 
 
 class TensorFlowImport(MetaPathFinder):
-    """Imports TensorFlow and Keras, whichever is imported first, without the garbage collector; then it steps aside.
+    """Imports TensorFlow or Keras, whichever is first, quietly and without the garbage collector; then it steps aside.
 
-    It refuses to import them in an environment that breaks a run, and undoes what keras.json changes.
+    TensorFlow logs before its log level applies: in a notebook these lines would be the first that a student sees.
     """
 
     hidden: Iterable[str] = ()
@@ -236,24 +168,39 @@ class TensorFlowImport(MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
         if name not in ("tensorflow", "keras"):
             return None
-        with gc_disabled():
-            refuse_harmful(horovod=False)  # A trial that a worker starts may have other Horovod settings.
-        try:
+        with contextlib.suppress(ValueError):  # Another thread imports the other package.
             sys.meta_path.remove(self)
-        except ValueError:  # Another thread imports the other package.
-            return None
         spec = importlib.util.find_spec(name)
         if spec and spec.loader:
             load = spec.loader.exec_module
 
-            def load_faster(module) -> None:
-                with filtered_stderr(), hidden(self.hidden), gc_disabled():
+            def load_quietly(module) -> None:
+                with _quiet_and_quick(self.hidden):
                     load(module)
-                    # Keras and TensorFlow import each other: only now are both complete.
-                    restore_keras(importlib.import_module("tensorflow").keras.backend)
+                    importlib.import_module("keras")  # TensorFlow loads it later.
 
-            spec.loader.exec_module = load_faster  # type: ignore[method-assign]
+            spec.loader.exec_module = load_quietly  # type: ignore[method-assign]
         return spec
+
+
+@contextlib.contextmanager
+def _quiet_and_quick(hidden: Iterable[str]) -> Iterator[None]:
+    """In this block write nothing to file descriptor 2, collect no garbage, and find no package of `hidden`."""
+    absent = dict.fromkeys(set(hidden) - set(sys.modules))
+    sys.modules.update(absent)  # type: ignore[arg-type]  # None: Python's import fails.
+    stderr, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()  # Imported modules live as long as the process.
+        gc.enable()
+        os.dup2(stderr, 2)
+        for descriptor in (stderr, nowhere):
+            os.close(descriptor)
+        for name in absent:
+            del sys.modules[name]
 
 
 def hide_warnings() -> None:
@@ -262,121 +209,25 @@ def hide_warnings() -> None:
         warnings.simplefilter("ignore")
 
 
-@contextlib.contextmanager
-def hidden(packages: Iterable[str]) -> Iterator[None]:
-    """Make imports of these packages fail during the block, unless they are already loaded."""
-    absent = dict.fromkeys(set(packages) - set(sys.modules))
-    sys.modules.update(absent)  # type: ignore[arg-type]  # None: Python's import fails.
-    try:
-        yield
-    finally:
-        for name in absent:
-            del sys.modules[name]
-
-
-@contextlib.contextmanager
-def gc_disabled() -> Iterator[None]:
-    """Turn the garbage collector off during the block, then exempt all objects from later collections.
-
-    Imported modules live as long as the process.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        if enabled:
-            gc.enable()
-
-
-@contextlib.contextmanager
-def filtered_stderr() -> Iterator[None]:
-    """Hold back what is written to file descriptor 2, by C code too, and write it at the end without log lines.
-
-    TensorFlow logs before its log level applies. In a notebook these lines would be the first that a student sees.
-    """
-    stderr = os.dup(2)
-    with open(os.memfd_create("labs-stderr"), "w+", errors="replace") as text:
-        os.dup2(text.fileno(), 2)
-        try:
-            yield
-        finally:
-            os.dup2(stderr, 2)
-            os.close(stderr)
-            text.seek(0)
-            # Abseil's format: level, date. The errors are false ones, of GPU builds.
-            log = re.compile(r"WARNING: All log messages|[IW]\d{4} |E\d{4} .* Unable to register cu\w+ factory: ")
-            os.write(2, "".join(line for line in text if not log.match(line)).encode())
-
-
-def refuse_tensorflow() -> None:
-    """Refuse a TensorFlow that is missing or too old."""
-    found = _required("tensorflow")
-    if tuple(map(int, found.split(".")[:2])) < (2, 16):
-        raise LabError(f"{found} is older than 2.16, the oldest TensorFlow with Keras 3; {install('tensorflow')}")
-
-
-def refuse_keras() -> None:
-    """Refuse a Keras that is missing, or not Keras 3."""
-    if not (found := _required("keras")).startswith("3."):
-        folder = str(_distribution("keras").locate_file(""))  # type: ignore[union-attr]  # It is installed.
-        cure = "unset PYTHONPATH" if folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) else install("keras")
-        raise LabError(f"keras {found} is in {folder}: the labs need keras 3; {cure}")
-
-
-def refuse_horovod() -> None:
-    """Refuse a Horovod that is missing, of another version, for another TensorFlow, or without horovod_keras3."""
-    if (found := _required("horovod")) != (pin := tested()["horovod"]):
-        raise LabError(f"Horovod {found} is installed: the labs need {pin}; {install('horovod')}")
-    here = version_number(_required("tensorflow"))
-    if built_for() not in (None, here):
-        raise LabError(f"Horovod was built for TensorFlow {built_for()}, and {here} is installed; "
-                       f"{install('horovod')}")
-    layer = PathFinder.find_spec("horovod_keras3", [*python_path().split(os.pathsep), *sys.path])
-    if not (layer and layer.origin):  # The clone's folder of that name has no origin: it is a package without contents.
-        raise LabError(f"horovod_keras3 is not installed for {sys.executable}; {install('horovod_keras3')}")
-
-
-def _required(name: str) -> str:
-    """Return the version of a package, or raise LabError if it is missing."""
-    found = version(name)
-    if found is None:
-        raise LabError(f"{name} is not installed for {sys.executable}; {install(name)}")
-    return found
-
-
-def _distribution(name: str) -> Distribution | None:
-    from importlib import metadata  # Here: the check `python` does not need it, and its line must appear at once.
+def version(name: str) -> str | None:
+    """Return the version of an installed package, or None."""
+    from importlib import metadata  # Here: `labs check` must show its first line at once.
 
     for each in ("tensorflow", "tensorflow-cpu") if name == "tensorflow" else (name,):
         with contextlib.suppress(metadata.PackageNotFoundError):
-            return metadata.distribution(each)
+            return metadata.version(each)
     return None
-
-
-def version(name: str) -> str | None:
-    """Return the version of an installed package, or None."""
-    installed = _distribution(name)
-    return installed.version if installed else None
-
-
-def built_for() -> str | None:
-    """Return the version of TensorFlow that Horovod was built for, or None if its build did not record it."""
-    horovod = _distribution("horovod")
-    file = horovod and Path(str(horovod.locate_file("horovod/metadata.json")))
-    return json.loads(file.read_text()).get("tensorflow") if file and file.is_file() else None
 
 
 @functools.cache
 def commit() -> str:
     """Return the kit's commit: "release-COMMIT" in an unpacked release, "unknown" if nothing says it."""
     with contextlib.suppress(OSError):
-        return (ROOT / RELEASE).read_text().strip()
-    git = ["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"]
+        return (ROOT / "RELEASE").read_text().strip()  # `make release` writes it.
+    # Without the folder git would look into those above.
+    git = ["git", f"--git-dir={ROOT}/.git", "rev-parse", "--short=12", "HEAD"]
     with contextlib.suppress(OSError, subprocess.CalledProcessError):
-        if (ROOT / ".git").exists():  # Otherwise git would look into the folders above.
-            return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
     return "unknown"
 
 
@@ -395,17 +246,8 @@ def pins() -> dict[str, str]:
 
 def install(name: str) -> str:
     """Return the command that installs a package: `make env`, or pip where another tool made the environment."""
-    prefix = Path(sys.prefix)
-    if prefix.name == ".venv":
+    if Path(sys.prefix).name == ".venv" or any(Path(sys.prefix).glob(".ready-*-*")):
         return "make env"
-    if any(prefix.glob(".ready-*-*")):
-        return f"make env VENV={format_path(prefix)}"
     if name in ("horovod", "horovod_keras3"):
         return "make horovod"
     return f"python -m pip install {name}" + (f"=={pins()[name]}" if name in pins() else "")
-
-
-def version_number(text: str) -> str:
-    """Return the first version number in a text."""
-    match = re.search(r"\d+\.\d+(\.\d+)?", text)
-    return match[0] if match else ""

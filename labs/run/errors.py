@@ -2,13 +2,9 @@
 
 import errno
 import re
-import sys
-from types import TracebackType
 
 ERROR_PREFIX = "labs: error: "
 """Start of an error line of `labs`; a launcher recognises its workers' errors by it."""
-CURE_SEPARATOR = "; "
-"""Separates the cause from the cure in an error line."""
 NO_GLOO = "this Horovod was built without Gloo"
 """The cause if a run needs Gloo; conda-forge's Horovod has none."""
 EQUAL_STEPS = "let all ranks take the same number of steps"
@@ -31,14 +27,6 @@ class Interrupted(KeyboardInterrupt):
     def _render_traceback_(self) -> list[str]:
         """Return what IPython shows instead of a traceback."""
         return [": ".join(filter(None, ["KeyboardInterrupt", str(self)]))]
-
-
-def show_error(kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:
-    """Print a LabError in one line, and any other exception with its traceback; the kit's `sys.excepthook`."""
-    if isinstance(problem, LabError):
-        print(f"{ERROR_PREFIX}{problem}", file=sys.stderr)
-    else:
-        sys.__excepthook__(kind, problem, trace)
 
 
 def explain_os_error(problem: BaseException) -> BaseException:

@@ -1,13 +1,12 @@
 """Lazy public names of a package (PEP 562), which type checkers see: `labs` alone loads no TensorFlow.
 
-Written here and not taken from a library, because `labs check` has to run where no package is installed.
+No library: `labs check` has to run where no package is installed.
 """
 
 from __future__ import annotations
 
 import ast
 import importlib
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,7 @@ from typing import Any
 def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return `__getattr__`, `__dir__` and `__all__` for a package, by its `__name__` and `__file__`.
 
-    The names are those that the package imports under `if TYPE_CHECKING`. A name may be one of the package's modules;
-    any other must differ from all module names, since importing the module would replace it.
+    The names are those that the package imports under `if TYPE_CHECKING`: modules of the package, or names of modules.
     """
     homes = public_names(Path(file))
 
@@ -26,9 +24,7 @@ def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], 
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if homes[name] == package:
             return importlib.import_module(f"{package}.{name}")
-        value = getattr(importlib.import_module(homes[name]), name)
-        setattr(sys.modules[package], name, value)
-        return value
+        return getattr(importlib.import_module(homes[name]), name)
 
     return load, lambda: sorted(homes), sorted(homes)
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from labs.run import paths
 from labs.run.errors import LabError
 
 
@@ -53,23 +51,10 @@ def path(text: str) -> Path:
     """Return a path, with `~` replaced by the home folder; an argparse type."""
     if not text:  # As in `--results "$DIR"`, if the variable is not set.
         raise argparse.ArgumentTypeError("the path is empty")
-    return paths.expand_home(text, "the path")
+    return Path(text).expanduser()
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
     """Return "; did you mean X?" if a known word is similar, otherwise an empty string."""
     close = difflib.get_close_matches(word.lower(), list(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""
-
-
-@contextlib.contextmanager
-def writing_to(option: str) -> Iterator[None]:
-    """Within this block, report a file that cannot be written in one line, with the option that selects another.
-
-    Raises:
-        LabError: A file could not be written.
-    """
-    try:
-        yield
-    except OSError as problem:
-        raise LabError(f"cannot write {problem.filename}: {problem.strerror}; choose another {option}") from None

@@ -1,8 +1,8 @@
 """A worker's program: `python -m labs.LAB` runs it in each process that the launcher starts; and how it is stopped.
 
-A request to stop is Ctrl-C, a time limit or preemption by a scheduler, passed on to all workers as one signal. The
-launcher sends SIGNAL to its workers on all nodes. During training a worker only records the request; `fit` then
-saves and stops after the same step on all workers. At any other time the signal interrupts the worker like Ctrl-C.
+For Ctrl-C, a time limit or preemption by a scheduler the launcher sends SIGNAL to its workers on all nodes. During
+training a worker only records it; `fit` then saves and stops after the same step on all workers. At any other time the
+signal interrupts the worker like Ctrl-C.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from labs.run import environment, heartbeat
 from labs.run.catalogue import load_lab
@@ -29,7 +30,6 @@ SIGNAL = signal.SIGUSR1
 """mpirun and srun forward this signal; after a SIGTERM they would send SIGKILL."""
 REQUESTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, SIGNAL)
 """What asks `labs` to end: Ctrl-C, a scheduler, a closed terminal, a time limit."""
-PR_SET_PDEATHSIG = 1
 
 
 class Stopped(KeyboardInterrupt):
@@ -44,7 +44,6 @@ _requested = False
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the lab whose module was started as the program, as one worker of its run."""
     end_with_launcher()
-    heartbeat.start()
     environment.hide_warnings()
     environment.TensorFlowImport.hidden = environment.UNUSED
     # `python -m` has loaded the module as __main__, where its name is lost.
@@ -55,21 +54,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os.environ.pop("MPLBACKEND", None)  # An invalid one would fail when the curves are plotted, at the end.
         lab.run(config, options)
     except BaseException as problem:
-        if isinstance(problem, SystemExit) and heartbeat.current() is None:
+        running = heartbeat.current()
+        if isinstance(problem, SystemExit) and running is None:
             raise  # --help.
-        leave(explain_os_error(problem), heartbeat.error_prefix())
+        leave(explain_os_error(problem), f"{running.heartbeat}: " if running else "")
 
 
 def leave(problem: BaseException, where: str, secondary: str = "stopped, since another worker has ended") -> None:
     """End this worker at once; its last line says which worker stopped, where and why.
 
-    An ordinary exit would wait in Horovod's shutdown for workers that are waiting for this one. After an abrupt exit
-    the launcher ends all of them.
-
-    Args:
-        problem: What was raised.
-        where: The worker, and its place in the training.
-        secondary: The cause if the error only says that another worker has ended.
+    An ordinary exit would wait in Horovod's shutdown for workers that are waiting for this one.
     """
     sys.stdout.flush()
     is_secondary = is_secondary_failure(problem)
@@ -80,14 +74,9 @@ def leave(problem: BaseException, where: str, secondary: str = "stopped, since a
         traceback.print_exception(problem)
     cause = secondary if is_secondary else _cause(problem)
     print(f"{ERROR_PREFIX}{one_line(where + cause)}", file=sys.stderr, flush=True)
-    os._exit(_exit_code(problem))
-
-
-def _exit_code(problem: BaseException) -> int:
-    """Return the exit code that Python would give an exception."""
     if isinstance(problem, SystemExit):
-        return (problem.code & 255 if isinstance(problem.code, int) else 1) or 1
-    return 130 if isinstance(problem, KeyboardInterrupt) else 1
+        os._exit((problem.code & 255 if isinstance(problem.code, int) else 1) or 1)
+    os._exit(130 if isinstance(problem, KeyboardInterrupt) else 1)
 
 
 def is_secondary_failure(problem: BaseException) -> bool:
@@ -108,6 +97,24 @@ def _cause(problem: BaseException) -> str:
     return f"{type(problem).__name__}: {first_line(problem)}"
 
 
+@contextlib.contextmanager
+def signal_handlers(handlers: Mapping[signal.Signals, Callable[..., Any]]) -> Iterator[None]:
+    """Handle signals in this block; Python delivers them to the main thread only.
+
+    A signal that is ignored stays so: `nohup` ignores the hangup, and a shell Ctrl-C for its background programs.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()
+              if signal.getsignal(number) != signal.SIG_IGN}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def _on_signal(*_) -> None:
     global _requested
     if not _deferred:
@@ -115,17 +122,9 @@ def _on_signal(*_) -> None:
     _requested = True
 
 
-@contextlib.contextmanager
-def handle_signal() -> Iterator[None]:
-    """Handle SIGNAL in this block: raise KeyboardInterrupt, except inside `defer_signal`."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # Python delivers signals to the main thread only.
-        return
-    before = signal.signal(SIGNAL, _on_signal)
-    try:
-        yield
-    finally:
-        signal.signal(SIGNAL, before)
+def handle_signal() -> contextlib.AbstractContextManager[None]:
+    """Handle SIGNAL in a block: raise KeyboardInterrupt, except inside `defer_signal`."""
+    return signal_handlers({SIGNAL: _on_signal})
 
 
 @contextlib.contextmanager
@@ -146,14 +145,13 @@ def is_stop_requested() -> bool:
 
 def end_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
     """Have the kernel send this process a signal when its parent ends."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
+    ctypes.CDLL(None).prctl(1, number)  # PR_SET_PDEATHSIG
 
 
 def end_with_launcher() -> None:
     """Have the kernel kill this worker when its launcher ends, and exit at once if `labs run` has already ended.
 
-    Open MPI's launcher may end without its workers when it loses its output. A process that was started from a shell
-    may outlive the shell.
+    Open MPI's launcher may end without its workers when it loses its output.
     """
     if "OMPI_COMM_WORLD_RANK" in os.environ or "HOROVOD_RANK" in os.environ:
         end_with_parent(signal.SIGKILL)

@@ -17,7 +17,7 @@ from typing import IO, Any
 import numpy as np
 import tensorflow as tf
 
-from labs.run import atomic, heartbeat, run_lock, worker
+from labs.run import atomic, run_lock, worker
 from labs.run.errors import LabError
 from labs.training import hvd_ops, keras_internals
 from labs.training.workers import Job
@@ -183,17 +183,16 @@ class Saver:
     def __init__(self, job: Job, model: tf.keras.Model, position: Position, identity: Mapping[str, Any]):
         self.job, self.model, self.position, self.identity = job, model, position, identity
         self.saved = time.perf_counter()
-        self.began = _running_seconds()
+        self.began = time.perf_counter()
 
     @property
     def seconds(self) -> float:
-        """Seconds that the epoch has taken, including those before an interruption; a stop by Ctrl-Z does not count."""
-        return _running_seconds() - self.began
+        """Seconds that the epoch has taken, including those before an interruption."""
+        return time.perf_counter() - self.began
 
     def begin_epoch(self) -> None:
         """Start the clock of an epoch."""
-        heartbeat.current().begin_steps()
-        self.began = _running_seconds() - self.position.seconds
+        self.began = time.perf_counter() - self.position.seconds
 
     def restore_worker_state(self) -> None:
         """Restore this worker's own state from when the run was saved between two steps."""
@@ -249,7 +248,3 @@ class Saver:
         self.position, self.saved = position, time.perf_counter()
         if self.job.rank == 0:  # Horovod: all workers hold the same weights; one of them writes them.
             save(self.job.folder / "checkpoints", self.model, position, self.job.config, self.identity)
-
-
-def _running_seconds() -> float:
-    return time.perf_counter() - heartbeat.current().stopped_seconds

@@ -141,7 +141,7 @@ def _uuid(position: int) -> str | None:
     import pynvml
 
     with contextlib.suppress(pynvml.NVMLError, IndexError):
-        return resources.gpu_uuid(resources.gpus()[position])
+        return pynvml.nvmlDeviceGetUUID(resources.gpus()[position])
     return None
 
 

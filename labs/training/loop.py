@@ -91,7 +91,7 @@ def fit(
     job.data.update(identity["data"])
     job.print_once(_coverage(job, train, batch_size, position.epoch))
     saver = checkpoint.Saver(job, model, position, identity)
-    heartbeat.current().plan(epochs, steps, batch_size * job.size)
+    heartbeat.current().plan(epochs, steps)
     with worker.defer_signal():
         while saver.position.epoch < epochs:
             row = _train_epoch(job, model, train, saver, steps, batch_size, backward_passes_per_step, augment)

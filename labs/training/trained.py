@@ -63,7 +63,7 @@ def load(folder: Path) -> Trained:
         LabError: The model or its class names are missing or damaged.
     """
     try:
-        names = json.loads(atomic.read_text(folder / CLASSES))
+        names = json.loads((folder / CLASSES).read_text())
         if not zipfile.is_zipfile(folder / MODEL):  # Keras would say that there is no such file.
             raise LabError(f"{MODEL} is damaged")
         # `safe_mode`: code in a model from elsewhere is not run.

@@ -102,7 +102,6 @@ def start(config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: 
         folder = options.results_root / lab / name
         beats = heartbeat.begin(folder / heartbeat.FOLDER, layout.rank, options.stall_seconds, node_name())
         at_exit.callback(beats.close)
-        at_exit.enter_context(beats.note_stops())
         job = Job(lab, name, folder, config, options, layout, time.monotonic())
         job.print_once(f"{lab}: {layout}; {format_path(folder)}")
         if options.timeline:
@@ -139,7 +138,6 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: M
         os.environ.setdefault("HOROVOD_STALL_CHECK_TIME_SECONDS", str(int(stall_seconds)))
         os.environ.setdefault("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", str(int(2 * stall_seconds)))
         run_environment.set_horovod_defaults(backend in ("auto", "nccl") and has_nccl())
-        run_environment.remember_horovod()
     run_environment.restore_keras(tf.keras.backend)
     # Horovod: find the other workers; from here on rank, size and local_rank are known.
     with gloo_rendezvous(node_name()):

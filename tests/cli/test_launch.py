@@ -72,12 +72,13 @@ else:
 """
 
 
+STALLED = r"for another rank \(--stall-seconds\), or a rank has ended; let all ranks take the same number of steps"
+
+
 @pytest.mark.workers
 @pytest.mark.parametrize(("how", "last"), [
-    ("shards", r"the ranks have waited for each other for \d+ s \(rank 0 on \S+ \(train.py, line 10\), rank 1 on \S+ "
-               r"\(beside.py, line 1\); --stall-seconds\); let all ranks take the same number of steps"),
-    ("epochs", r"rank 1 on \S+: waited at train.py, line 14 for a rank that has ended; let all ranks take the "
-               "same number of steps"),
+    ("shards", rf"rank \d on \S+: waited at (train.py, line 10|beside.py, line 1) {STALLED}"),
+    ("epochs", rf"rank 1 on \S+: waited at train.py, line 14 {STALLED}"),
     ("own layer", r"rank 0 on \S+: Horovod's own Keras layer never exchanges a gradient on Keras 3; use .*"),
 ])
 def test_ranks_that_train_wrong_or_wait_for_each_other_end_and_the_cause_is_named(tmp_path, how, last):
@@ -85,7 +86,6 @@ def test_ranks_that_train_wrong_or_wait_for_each_other_end_and_the_cause_is_name
     (tmp_path / "beside.py").write_text("def wait(hvd): hvd.broadcast(1.0, 0)")
     for package in ("labs", "horovod_keras3"):  # The script may lie in the clone's top folder.
         shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
-    done = launch(tmp_path, "--stall-seconds", "8", "2", "train.py", how)
+    done = launch(tmp_path, "--stall-seconds", "4", "2", "train.py", how)
     assert re.fullmatch(f"labs: error: {last}", done.stderr.splitlines()[-1]), done.stderr
     assert done.returncode == 1
-    assert "stall_inspector" not in done.stderr

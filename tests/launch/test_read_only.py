@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from labs.run.paths import ROOT
 
@@ -49,17 +48,6 @@ def test_two_workers_train_and_their_results_are_shown(read_only, tmp_path):
     assert (tmp_path / "results" / "report.html").exists()
 
 
-def test_a_read_only_data_folder_needs_a_cache_elsewhere(read_only, tmp_path):
-    """As a class shares it; the cure is the one that the error names."""
-    for name in ("a", "b"):
-        (tmp_path / "home/tree" / name).mkdir(parents=True)
-        Image.effect_noise((32, 32), 50).save(tmp_path / "home/tree" / name / "1.png")
-    read = "from labs import datasets; print(datasets.from_folder('tree', 16, 0, 0, 1).description)"
-    refused = read_only(f'{sys.executable} -c "{read}"')
-    assert refused.stderr.endswith("(Read-only file system); set LABS_CACHE to a folder of your own\n"), refused.stderr
-    assert read_only(f'{sys.executable} -c "{read}"', LABS_CACHE="~/cache").stdout.startswith("2 images in 2 classes")
-
-
 @pytest.mark.parametrize(("command", "cure"), [("$LABS run lab02 --workers 2", "--results"),
                                                ("$LABS data fetch mnist", "LABS_DATA"),
                                                ("$LABS notebook --copy-only", "LABS_WORK")])
@@ -69,10 +57,3 @@ def test_without_a_folder_of_ones_own_one_line_says_so(read_only, command, cure)
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("labs: error: ")]
     assert "Read-only file system" in line
     assert cure in line
-
-
-def test_working_copies_of_ones_own(read_only, tmp_path):
-    done = read_only("$LABS notebook --copy-only", LABS_WORK=str(tmp_path / "mine/work"))
-    assert done.returncode == 0, done.stderr
-    assert {path.name for path in (tmp_path / "mine/work").glob("*.ipynb")} == {
-        path.name for path in (ROOT / "notebooks").glob("*.ipynb")}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import os
@@ -21,7 +20,7 @@ TINY = ["--epochs", "1", "--image-size", "16", "--batch-size", "8", "--validatio
 FOREIGN_SETTINGS = {"floatx": "float64", "image_data_format": "channels_first", "epsilon": 0.5, "backend": "torch",
                     "nnx_enabled": True}
 VARIABLES = {"TF_USE_LEGACY_KERAS": "1", "KERAS_BACKEND": "jax", "KERAS_MAX_EPOCHS": "1", "PYTHONOPTIMIZE": "2",
-             "KERAS_MAX_STEPS_PER_EPOCH": "1", "HOROVOD_CPU_OPERATIONS": "gloo"}
+             "KERAS_MAX_STEPS_PER_EPOCH": "1", "HOROVOD_CPU_OPERATIONS": "gloo", "HOROVOD_AUTOTUNE": "1"}
 LAB = catalogue.load_lab("lab02")
 
 
@@ -31,30 +30,6 @@ def test_a_run_refuses_a_harmful_variable(name, tmp_path, monkeypatch):
     with pytest.raises(LabError, match=f"^{name}={VARIABLES[name]} .*; unset {name}$"):
         commands.dispatch(["run", "lab10", "--results", str(tmp_path)])
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(("found", "refused"), [("2.9.1", True), ("2.15.0", True), ("2.16.1", False),
-                                                ("2.100.0", False), ("3.0.0rc1", False)])
-def test_a_tensorflow_without_keras_3_is_refused(monkeypatch, found, refused):
-    monkeypatch.setattr(environment, "version", lambda name: found)
-    with pytest.raises(LabError, match=r"is older than 2\.16") if refused else contextlib.nullcontext():
-        environment.refuse_tensorflow()
-
-
-def test_a_folder_that_has_been_deleted_is_refused(tmp_path, monkeypatch):
-    (tmp_path / "gone").mkdir()
-    monkeypatch.chdir(tmp_path / "gone")
-    (tmp_path / "gone").rmdir()
-    for words in (["run", "lab02"], ["sweep", "lab02"], ["launch", "2", "train.py"]):
-        with pytest.raises(LabError, match="the working folder has been deleted; `cd` to another"):
-            commands.dispatch(words)
-
-
-def test_a_script_that_imports_tensorflow_in_a_harmful_environment_ends_in_one_line(tmp_path):
-    done = subprocess.run([sys.executable, "-c", "from labs import training; import tensorflow"], capture_output=True,
-                          env=os.environ | {"KERAS_BACKEND": "jax"}, text=True, cwd=tmp_path, check=False)
-    assert (done.returncode, done.stderr) == (1, "labs: error: KERAS_BACKEND=jax makes Keras use a backend other than "
-                                                 "TensorFlow; unset KERAS_BACKEND\n")
 
 
 @pytest.mark.slow
@@ -83,21 +58,19 @@ def test_a_run_in_a_foreign_environment_is_the_same_run(tmp_path):
 
 def test_an_empty_entry_of_pythonpath_is_no_working_folder(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", ":/elsewhere:")
-    assert paths.python_path() in ("/elsewhere", f"{paths.ROOT}:{paths.ROOT}/horovod_keras3:/elsewhere")
+    assert paths.python_path() == "/elsewhere"
 
 
 IMPORT = """
-import gc, json, sys
+import json, sys
 import labs
 labs.run.environment.TensorFlowImport.hidden = hidden = sys.argv[2:]
-collections = []
-gc.callbacks.append(lambda phase, info: collections.append(phase))
 exec(sys.argv[1])
-state = [name for name in hidden if name in sys.modules], len(collections), gc.isenabled()
+loaded = [name for name in hidden if name in sys.modules]
 import keras, matplotlib, sklearn, tensorflow
-assert keras is sys.modules["keras"] and tensorflow.keras.backend.floatx() == keras.backend.floatx() == "float32"
+assert keras is sys.modules["keras"]
 assert hidden or keras.wrappers.SKLearnClassifier(keras.Sequential()), "a student's script has all of Keras"
-print(json.dumps(state))
+print(json.dumps(loaded))
 """
 
 
@@ -105,12 +78,10 @@ print(json.dumps(state))
 @pytest.mark.parametrize(("imports", "hidden"), [
     ("import tensorflow", environment.UNUSED), ("import keras", environment.UNUSED), ("from keras import layers", ()),
 ])
-def test_a_worker_imports_tensorflow_quietly_and_only_what_it_needs(tmp_path, imports, hidden):
-    (tmp_path / "keras.json").write_text('{"floatx": "float16"}')
+def test_a_worker_imports_tensorflow_quietly_and_only_what_it_needs(imports, hidden):
     done = subprocess.run([sys.executable, "-c", IMPORT, imports, *hidden], cwd=paths.ROOT, capture_output=True,
-                          text=True, check=False, env=os.environ | {"KERAS_HOME": str(tmp_path)})
-    assert done.stderr == ""
-    assert json.loads(done.stdout) == [[], 0, True]
+                          text=True, check=False)
+    assert (done.stderr, done.stdout) == ("", "[]\n")
 
 
 def seed(*words: str) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import re
 import socket
@@ -21,22 +19,17 @@ from labs.run.paths import ROOT
 from labs.run.run_lock import hold
 
 LAB = "lab00_any"
-CONTENDERS = Path(__file__).parent / "programs/contenders.py"
 
 
-def test_of_a_hundred_at_once_one_wins_and_leaves_one_clean_result(tmp_path):
-    done = subprocess.run([sys.executable, CONTENDERS, "100", tmp_path, LAB, "it"], capture_output=True, text=True,
-                          env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=100, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    output = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len({each["pid"] for each in output}) == 100
-    (winner,) = [each["pid"] for each in output if "won" in each]
-    refusals = {each["refused"] for each in output if "refused" in each}
-    assert refusals == {f"run 'it' is locked by process {winner} on {socket.gethostname()}; choose another --name"}
-    folder = tmp_path / LAB / "it"
-    assert json.loads((folder / "record.json").read_text()) == {"by": winner}
-    assert sorted(os.listdir(folder)) == [".lock", "holder", "record.json", "run.json"]
-
+def test_a_run_has_one_holder_which_the_others_name(tmp_path):
+    program = ("import sys\nfrom pathlib import Path\nfrom labs.run.options import Options\n"
+               "from labs.run.run_lock import hold\n"
+               f"with hold({LAB!r}, Options('it', Path(sys.argv[1])), 1): pass")
+    with hold(LAB, Options("it", tmp_path), 1):
+        other = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True, check=False)
+    assert (f"run 'it' is locked by process {os.getpid()} on {socket.gethostname()}; choose another --name"
+            in other.stderr)
+    (tmp_path / LAB / "it/record.json").touch()
     with pytest.raises(LabError, match=f"run 'it' of {LAB} is finished"), hold(LAB, Options("it", tmp_path), 1):
         pass
 
@@ -68,12 +61,6 @@ def saved(name: str, results: Path, when: float) -> Path:
     return path.parents[1]
 
 
-@pytest.mark.parametrize("content", ["{}", "[1]", "null", '{"workers": 2, "config": {}}', "{"])
-def test_of_a_damaged_file_of_settings_nothing_is_known(tmp_path, content):
-    (tmp_path / run_lock.STARTED).write_text(content)
-    assert run_lock.started_with(tmp_path) == {}
-
-
 def test_the_run_to_resume_is_the_newest_that_is_neither_finished_nor_busy(tmp_path):
     old, new, _, finished = (saved(name, tmp_path, when) for when, name in enumerate(
         ("old", "new", "busy", "finished")))
@@ -94,17 +81,11 @@ def test_the_run_to_resume_is_the_newest_that_is_neither_finished_nor_busy(tmp_p
 
 def test_runs_of_one_second_get_different_names(tmp_path, monkeypatch):
     monkeypatch.setattr(run_lock.time, "strftime", lambda form: "now")
-    with ThreadPoolExecutor(8) as pool, contextlib.ExitStack() as stack:
-        reserve = lambda _: stack.enter_context(run_lock.reserved(LAB, Options(results=tmp_path), 2))  # noqa: E731
-        names = {folder.name for folder in pool.map(reserve, range(8))}
-        assert names == {"now-w2", *(f"now-w2-{number}" for number in range(2, 9))}
-    with pytest.raises(LabError), run_lock.reserved(LAB, Options("wrong", tmp_path), 2) as folder:
-        raise LabError("wrong data")
-    assert not folder.exists()
-
-
-def test_a_folder_that_cannot_be_made_is_reported_in_one_line(tmp_path):
-    (tmp_path / LAB).write_text("a file in the way")
+    with ThreadPoolExecutor(8) as pool:
+        made = pool.map(lambda _: run_lock.make_folder(LAB, Options(results=tmp_path), 2), range(8))
+        names = {folder.name for folder in made}
+    assert names == {"now-w2", *(f"now-w2-{number}" for number in range(2, 9))}
+    (tmp_path / "file").touch()
     with pytest.raises(LabError, match=r"cannot write to .*; choose another --results"), \
-            hold(LAB, Options("it", tmp_path), 1):
+            hold(LAB, Options("it", tmp_path / "file"), 1):
         pass

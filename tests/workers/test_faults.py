@@ -21,8 +21,7 @@ SMALL = ("--image-size", 32, "--epochs", 12, "--name", "it")
 """Twelve epochs of about 0.1 s: a fault after the first arrives before the run ends."""
 ENDLESS = ("--epochs", 999)
 """For a run that must not end by itself before it is disturbed."""
-LAST_LINE = r"labs: error: rank {rank} on \S+ \((?:epoch \d+, step \d+|before the first step)\): {cause}"
-"""A worker says once a second where it is: it may end before it has said so after its first step."""
+LAST_LINE = r"labs: error: rank {rank} on \S+ \(epoch \d+, step \d+\): {cause}"
 
 
 def kin(process) -> list[psutil.Process]:
@@ -118,19 +117,17 @@ def test_frozen_worker(labs, rank):
     ranks[rank].suspend()
     code, last = end(process, timeout=12 + 20)
     assert code == 1
-    assert re.match(LAST_LINE.format(rank=rank, cause=r"has made no progress for \d+ s"), last), last
+    assert re.match(LAST_LINE.format(rank=rank, cause=r"no progress for \d+ s, the others are waiting"), last), last
     assert_all_gone(everyone)
 
 
-@pytest.mark.parametrize("frozen", ["mpirun", "all workers"])
-def test_when_nobody_is_heard_the_run_ends(labs, frozen):
+def test_when_all_workers_are_frozen_the_run_ends(labs):
     process, everyone, ranks = start(labs, *ENDLESS, "--stall-seconds", 8)
-    for each in ranks.values() if frozen == "all workers" else [one for one in everyone if one.name() == "prterun"]:
+    for each in ranks.values():
         each.suspend()
-    code, last = end(process, timeout=16 + 30)
+    code, last = end(process, timeout=8 + 20)
     assert code == 1
-    assert re.fullmatch(r"labs: error: no worker has sent a heartbeat for \d+ s: .* frozen; last heartbeats: "
-                        r"rank 0 on \S+ \(.*\), rank 1 on \S+ \(.*\)", last), last  # Sent once a second.
+    assert re.match(r"labs: error: rank 0 on \S+ \(.*\), rank 1 on \S+ \(.*\): no progress for \d+ s ", last), last
     assert_all_gone(everyone)
 
 
@@ -183,7 +180,7 @@ def test_killed_mpirun_leaves_no_process(labs):
     code, last = end(process, timeout=10)
     assert code == 1
     where = r"rank {} on \S+ \(.*\)"
-    assert re.fullmatch(f"labs: error: the launcher was killed by SIGKILL; last heartbeats: "
+    assert re.fullmatch(f"labs: error: the launcher was killed by SIGKILL: .*; last heartbeats: "
                         f"{where.format(0)}, {where.format(1)}", last), last
     psutil.wait_procs(everyone, timeout=10)
     assert not [one for one in everyone if works(one)]

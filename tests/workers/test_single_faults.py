@@ -72,14 +72,10 @@ def test_the_last_line_names_it_and_no_process_is_left(folder, monkeypatch, capf
         assert seconds < SECONDS_TO_END
 
 
-@pytest.mark.parametrize(("fault", "cause"), [
-    ("1 sleeps", r"rank 1 on \S+ \(before the first step\): the other ranks have waited for \d+ s \(.*frozen"),
-    ("0 freezes", r"rank 0 on \S+ \(before the first step\): no heartbeat for \d+ s"),
-])
-def test_a_worker_that_never_takes_a_step_is_named(folder, monkeypatch, fault, cause):
-    """Horovod's own check runs on rank 0, and heartbeats are compared from the first step on."""
-    monkeypatch.setenv("FAULT", fault)
-    with pytest.raises(LabError, match=cause):
+def test_a_worker_that_never_takes_a_step_is_named(folder, monkeypatch):
+    """It may be silent for twice as long as one that trains."""
+    monkeypatch.setenv("FAULT", "0 freezes")
+    with pytest.raises(LabError, match=r"rank 0 on \S+ \(before the first step\): no progress for \d+ s"):
         run("--stall-seconds", "6")
     assert not left(folder)
 

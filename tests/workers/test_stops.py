@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import re
@@ -10,10 +9,8 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import psutil
 
-from labs.training import checkpoint
 from tests.waiting import ends
 
 LIMIT = 3
@@ -62,13 +59,6 @@ def test_a_run_that_was_stopped_for_longer_than_any_limit_goes_on(tmp_path):
             for process in sorted(family, key=workers[1].__eq__):
                 process.resume()
             type_and_wait_for_epochs(b"fg\n")  # The shell has taken the stopped job off the terminal.
-
-            # Saved within seconds: the row of each epoch so far is in the checkpoint.
-            newest = checkpoint.by_age(tmp_path / "lab10_caltech/it/checkpoints")[-1]
-            with np.load(newest) as saved:
-                history = json.loads(str(saved["meta"]))["position"]["history"]
-            # The first epoch, before the stops, has TensorFlow's tracing.
-            assert max(row["train_seconds"] for row in history[1:]) < LONGER, "a stop counts as training"
 
             os.write(ours, b"\x03")
             wait_for("labs: interrupted")

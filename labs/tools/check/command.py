@@ -13,13 +13,14 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labs.run import environment, paths
 from labs.run import slurm as slurm_commands
 from labs.run.environment import install, pins, version
-from labs.run.errors import CURE_SEPARATOR, LabError
+from labs.run.errors import LabError
 from labs.run.paths import ROOT, format_path
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def _run(name: str, broken: set[str]) -> list[Finding]:
     try:
         result = absent(f"skipped, because {needed} failed") if needed in broken else CHECKS[name]()
     except LabError as error:
-        cause, _, cure = str(error).partition(CURE_SEPARATOR)
+        cause, _, cure = str(error).partition("; ")
         result = fail(cause, cure)
     except Exception as problem:
         result = fail(f"{type(problem).__name__}: {problem}",
@@ -119,7 +120,8 @@ def packages() -> Finding:
                                                  if not line.startswith("tensorflow")]}
     if missing := [name for name, known in versions.items() if known is None]:
         return fail(f"not installed: {', '.join(missing)}", install(missing[0]))
-    environment.refuse_keras()
+    if not (version("keras") or "").startswith("3."):
+        return fail(f"keras {version('keras')} is installed: the labs need keras 3", install("keras"))
     others = [name for name in [*versions, "keras"] if version(name) != pins().get(name, version(name))]
     if others:
         return warn(", ".join(f"{name} {version(name)} (tested with {pins()[name]})" for name in others),
@@ -129,7 +131,8 @@ def packages() -> Finding:
 
 def tensorflow() -> Finding:
     """Compare TensorFlow's version with the one that the labs are tested with, and import it in a separate process."""
-    environment.refuse_tensorflow()
+    if not version("tensorflow"):
+        return fail(f"tensorflow is not installed for {sys.executable}", install("tensorflow"))
     facts, tested = _probe(), environment.tested()["tensorflow"]
     if "tensorflow" not in facts:
         return _not_loaded("tensorflow")
@@ -141,7 +144,13 @@ def tensorflow() -> Finding:
 
 def horovod() -> Finding:
     """Compare the installed TensorFlow with the one that Horovod was built for, and import Horovod."""
-    environment.refuse_horovod()
+    built_for, here = _built_for(), re.match(r"[\d.]*\d", version("tensorflow") or "")
+    if version("horovod") != (pin := environment.tested()["horovod"]):
+        return fail(f"the labs need Horovod {pin}, and {version('horovod') or 'none'} is installed", install("horovod"))
+    if built_for and here and built_for != here[0]:
+        return fail(f"Horovod was built for TensorFlow {built_for}, and {here[0]} is installed", install("horovod"))
+    if not version("horovod_keras3"):
+        return fail(f"horovod_keras3 is not installed for {sys.executable}", install("horovod_keras3"))
     facts = _probe()
     if "horovod" not in facts:
         return _not_loaded("horovod")
@@ -152,8 +161,15 @@ def horovod() -> Finding:
     if not facts["safe"]:  # It lacks setup/horovod.patch.
         return warn("it has CVE-2024-10190 and CVE-2026-31234: on a shared machine, do not use horovodrun, "
                     "and do not run lab 12's elastic study", install("horovod"))
-    return ok(f"{facts['horovod']} for TensorFlow {environment.built_for() or facts['tensorflow']}; MPI, Gloo"
+    return ok(f"{facts['horovod']} for TensorFlow {built_for or facts['tensorflow']}; MPI, Gloo"
               f"{', NCCL' * facts['nccl']}; horovod_keras3 {version('horovod_keras3') or ''}".rstrip())
+
+
+def _built_for() -> str | None:
+    """Return the version of TensorFlow that Horovod was built for, or None if its build did not record it."""
+    files = metadata.files("horovod") or () if version("horovod") else ()
+    recorded = [file.read_text() for file in files if file.name == "metadata.json" and file.parent.name == "horovod"]
+    return json.loads(recorded[0]).get("tensorflow") if recorded else None
 
 
 @functools.cache
@@ -188,8 +204,7 @@ def variables() -> list[Finding]:
     """Return a finding for each variable that breaks a run or falsifies it."""
     from labs.launch import mpirun
 
-    findings = [Finding(rule.state, f"={value} {rule.cause}", f"unset {rule.name}", rule.name)
-                for rule, value in environment.harmful()]
+    findings = [fail(cause, f"unset {name}", name) for name, cause in environment.harmful().items()]
     left = sorted(name for name in os.environ if mpirun.INSIDE.match(name))
     if left and not ("SLURM_JOB_ID" in os.environ and all(name.startswith("PMIX_") for name in left)):  # Set by Slurm.
         findings.append(fail("is left over from inside a run: a notebook would wait for that run's other workers",
@@ -199,8 +214,7 @@ def variables() -> list[Finding]:
 
 def _harmful(*prefixes: str) -> str:
     """Return the command that unsets variables of these prefixes that break a run, or an empty string."""
-    return "; ".join(f"unset {rule.name}" for rule, _ in environment.harmful()
-                     if rule.state == "fail" and rule.name.startswith(prefixes))
+    return "; ".join(f"unset {name}" for name in environment.harmful() if name.startswith(prefixes))
 
 
 def disk() -> list[Finding]:

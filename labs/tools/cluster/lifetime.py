@@ -19,13 +19,12 @@ from pathlib import Path
 from typing import IO, cast
 
 import psutil
-from filelock import Timeout
+from filelock import FileLock, Timeout
 
 from labs.run import cluster_state as state
 from labs.run import resources
 from labs.run.errors import LabError, quoted
 from labs.run.paths import ROOT, cache_dir, data_dir, results_dir, search_path
-from labs.run.run_lock import Lock
 from labs.tools.cluster import enter, links, slurm
 
 MOST_NODES = 64
@@ -207,7 +206,7 @@ def _own_folder(patience: float = 0.0) -> Iterator[Path]:
         raise LabError(f"{folder} has other files; set {state.FOLDER} to a path that does not exist")
     folder.chmod(0o700)
     try:
-        with Lock(folder / LOCK).hold(patience):
+        with FileLock(folder / LOCK, timeout=patience):
             yield folder
     except Timeout:
         raise LabError("another `labs cluster up` or `down` is at work; try again in a moment") from None

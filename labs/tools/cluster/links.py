@@ -10,9 +10,10 @@ import dataclasses
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from filelock import FileLock
+
 from labs.run import cluster_state as state
 from labs.run.errors import LabError, quoted
-from labs.run.run_lock import Lock
 from labs.tools.cluster import enter
 
 WHOLE_PACKET = 72 * 2**10
@@ -36,7 +37,7 @@ def set_links(nodes: Collection[str], changes: Mapping[str, Any]) -> state.Clust
     """
     state.bits_per_second(changes.get("bandwidth", state.UNLIMITED))
     state.require()
-    with Lock(state.folder() / "links.lock").hold(patience=30):
+    with FileLock(state.folder() / "links.lock", timeout=30):
         cluster = state.require()
         if unknown := [node for node in nodes if node not in cluster.links]:
             raise LabError(f"unknown node {quoted(unknown[0])}; there are: {', '.join(cluster.nodes)}")

@@ -49,8 +49,7 @@ def main(args: argparse.Namespace) -> None:
         every = list(tqdm(judged, "grading", len(every), unit="hand-in", leave=False, disable=None))
     graded, conflicts = _settle(every, args.folder)
     copies = evidence.copies([each.hand_in for each in graded if each.hand_in and not each.problem])
-    with usage.writing_to("--output"):
-        _write(output, graded, copies, conflicts, others)
+    _write(output, graded, copies, conflicts, others)
     bad = sum(bool(each.problem) for each in graded)
     sharing = {student for students, _ in copies for student in students} - {evidence.KIT}
     print(f"{plural(len(graded), 'hand-in')}, {bad} not graded; {plural(len(others), 'other file')}; "

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from labs.run import atomic, catalogue
+from labs.run import catalogue
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
 
@@ -57,7 +57,7 @@ class Policy(msgspec.Struct, forbid_unknown_fields=True):
 def read(path: Path) -> Policy:
     """Read a policy; a lab in [due] may have a short name. LabError names the file and the problem."""
     try:
-        policy = msgspec.convert(tomllib.loads(atomic.read_text(path)), Policy)
+        policy = msgspec.convert(tomllib.loads(path.read_text()), Policy)
         due = {catalogue.resolve(name): moment for name, moment in policy.due.items()}
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, LabError) as problem:
         raise LabError(f"{path}: {problem}; see {DEFAULT}") from None

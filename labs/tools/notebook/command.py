@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import getpass
 import os
 import socket
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from labs.run import environment
 from labs.run.errors import LabError
-from labs.run.paths import ROOT, format_path, make_folders_absolute, user_name, work_dir
+from labs.run.paths import ROOT, format_path, make_folders_absolute, work_dir
 from labs.tools.notebook import working_copies
 
 
@@ -75,6 +76,6 @@ def is_remote() -> bool:
 
 def tunnel(port: int, environ: Mapping[str, str] = os.environ) -> str:
     """Return the ssh command that forwards a port of this node to the user's machine; in a job, via the login node."""
-    user, node, login = user_name(), socket.gethostname(), environ.get("SLURM_SUBMIT_HOST")
+    user, node, login = getpass.getuser(), socket.gethostname(), environ.get("SLURM_SUBMIT_HOST")
     through = f"-J {user}@{login} " if login not in (None, node) else ""
     return f"ssh -N -L {port}:127.0.0.1:{port} {through}{user}@{node}"

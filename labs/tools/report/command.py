@@ -20,6 +20,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> None:
     """Write the page and print its path and its address for a browser."""
     output = args.output or args.results / "report.html"
-    with usage.writing_to("--output"):
-        page.write(args.results, output)
+    page.write(args.results, output)
     print(format_path(output.absolute()), output.absolute().as_uri(), sep="\n")

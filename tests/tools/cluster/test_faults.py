@@ -114,27 +114,13 @@ def test_a_kill_on_the_other_node_is_reported_with_node_rank_and_epoch(training,
     until(lambda: not training.left(), 5, lambda: names(training.left()))
 
 
-def test_a_frozen_daemon_of_the_launcher_ends_the_run_and_its_node_is_named(training):
-    process = training.start(*ENDLESS, "--stall-seconds", STALL)
-    daemons = training.launchers("node2")
-    for each in daemons:
-        each.suspend()
-    last = last_line(process, timeout=2 * STALL + 20)
-    assert re.match(r"labs: error: node node2 has not been heard from for \d+ s \(rank 1: ", last), last
-    for each in daemons:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            each.resume()  # Until then nothing can end it.
-    until(lambda: not training.left(), 15, lambda: names(training.left()))
-
-
 def test_a_cut_link_ends_the_run_and_names_the_node_and_the_resumed_run_comes_to_the_same_weights(
         training, same_weights):
     process = training.start("--stall-seconds", STALL)
     training.cluster.labs("link", "node2", "--down")
     last = last_line(process, timeout=STALL + 20)
-    last_seen = r"(epoch \d+, step \d+|before the first step)"  # It may be from before the first epoch.
-    assert re.fullmatch(rf"labs: error: node node2 has not been heard from for \d+ s \(rank 1: {last_seen}\): "
-                        "its link is cut, or the node is lost or frozen", last), last
+    assert re.match(r"labs: error: .*rank 1 on node2 \(epoch \d+, step \d+\): no progress for \d+ s .* link is lost",
+                    last), last
     here = {each.pid for each in training.left()} - {each.pid for each in training.cluster.processes("node2")}
     assert not here, names([psutil.Process(pid) for pid in here])
     training.cluster.labs("link", "node2", "--up")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import subprocess
 
 import pytest
+from filelock import FileLock
 
 from labs.pages import lab05
 from labs.results import records
 from labs.run import cluster_state
 from labs.run.paths import ROOT
-from labs.run.run_lock import Lock
 from tests.tools.cluster.client import LABS
 
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
@@ -70,7 +70,7 @@ def test_a_sweep_sets_the_links_of_each_run_and_records_them(two, tmp_path):
 def test_two_runs_never_set_the_same_links_and_no_wrong_value_is_set(two, tmp_path):
     before = two.labs("status").stdout
     study = ["run", "lab05", "--study", "links", "--results", tmp_path]
-    with Lock(two.folder / cluster_state.CHANGES).hold():
+    with FileLock(two.folder / cluster_state.CHANGES):
         done = two.labs(*study, code=1)
     assert "another run sets the links of this cluster; wait until it ends" in done.stderr
     done = two.labs(*study, "--bandwidths", "100mbit,fast", code=1)

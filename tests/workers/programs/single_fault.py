@@ -104,8 +104,6 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         layers = tf.keras.layers
         model = tf.keras.Sequential([layers.Input((8, 8, 1), dtype="uint8"), layers.Rescaling(1 / 255),
                                      layers.Flatten(), layers.Dense(32), layers.Dense(10, activation="softmax")])
-        if mine and kind == "sleeps":
-            time.sleep(1000)
         if mine and kind == "freezes":
             os.kill(os.getpid(), signal.SIGSTOP)
         if mine and kind in FAULTS:
@@ -118,10 +116,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         evaluate(job, model, train, config.batch_size)
         if mine and kind == "finishes late":  # As with large curves on a slow file system.
             time.sleep(3 * options.stall_seconds)
-        record = run_record.finish(job, history)
-        if mine and kind == "lingers":
-            time.sleep(60)
-        return record
+        return run_record.finish(job, history)
 
 
 def _after_step(watched, fault, note) -> None:
