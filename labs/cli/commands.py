@@ -166,9 +166,14 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 
 def _run(args: argparse.Namespace) -> None:
     """Start the workers and wait for their end."""
+    from labs.datasets import registry
     from labs.launch import local
+    from labs.run import command_line
 
-    record = local.run(args.lab, args.lab_options, args.workers, args.oversubscribe, announce=True)
+    lab = catalogue.load_lab(args.lab)
+    if (data := getattr(command_line.parse(lab, args.lab_options)[0], "data", "embedded")) != "embedded":
+        registry.locate(lab.data_set, data)  # The workers would find only after some seconds that it is missing.
+    record = local.run(lab, args.lab_options, args.workers, args.oversubscribe, announce=True)
     print("", "Next:", *_next(record, args.lab_options), sep="\n")
 
 
