@@ -171,7 +171,8 @@ def _run(args: argparse.Namespace) -> None:
     from labs.run import command_line
 
     lab = catalogue.load_lab(args.lab)
-    if (data := getattr(command_line.parse(lab, args.lab_options)[0], "data", "embedded")) != "embedded":
+    config, options = command_line.parse(lab, args.lab_options)
+    if (data := getattr(config, "data", "embedded")) != "embedded" and not options.resume:
         registry.locate(lab.data_set, data)  # The workers would find only after some seconds that it is missing.
     record = local.run(lab, args.lab_options, args.workers, args.oversubscribe, announce=True)
     print("", "Next:", *_next(record, args.lab_options), sep="\n")
