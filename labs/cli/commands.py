@@ -166,9 +166,15 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 
 def _run(args: argparse.Namespace) -> None:
     """Start the workers and wait for their end."""
+    from labs.datasets import registry
     from labs.launch import local
+    from labs.run import command_line
 
-    record = local.run(args.lab, args.lab_options, args.workers, args.oversubscribe, announce=True)
+    lab = catalogue.load_lab(args.lab)
+    config, options = command_line.parse(lab, args.lab_options)
+    if (data := getattr(config, "data", "embedded")) != "embedded" and not options.resume:
+        registry.locate(lab.data_set, data)  # The workers would find only after some seconds that it is missing.
+    record = local.run(lab, args.lab_options, args.workers, args.oversubscribe, announce=True)
     print("", "Next:", *_next(record, args.lab_options), sep="\n")
 
 

@@ -70,7 +70,7 @@ def hold(lab: str, options: Options, workers: int, config: Any = None) -> Iterat
 
 
 def make_folder(lab: str, options: Options, workers: int) -> Path:
-    """Make a run's folder, and return it; a run without a name is named after the time, with a number if that exists."""
+    """Make a run's folder, and return it; without a name it is named after the time, with a number if that exists."""
     name = options.name or f"{time.strftime('%Y%m%d-%H%M%S')}-w{workers}"
     for each in itertools.chain([name], (f"{name}-{count}" for count in itertools.count(2))):
         folder = options.results_root / lab / each

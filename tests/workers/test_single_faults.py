@@ -97,6 +97,31 @@ def test_a_full_disk_is_reported_in_one_line_and_the_run_goes_on_when_there_is_r
     assert [row["epoch"] for row in record["history"]] == [1, 2, 3]
 
 
+def outcome(folder, record: dict) -> tuple[list[dict], dict[str, np.ndarray]]:
+    """Return a run's history without its clocks, and the arrays of its last checkpoint."""
+    with np.load(folder / "checkpoints/epoch-00003.npz") as file:
+        arrays = {name: file[name] for name in file.files if name != "meta"}
+    return [{name: row[name] for name in row if "seconds" not in name} for row in record["history"]], arrays
+
+
+@pytest.mark.everyday
+def test_a_run_that_is_stopped_between_two_steps_comes_to_the_end_of_an_undisturbed_one(folder, monkeypatch, capfd):
+    """To the last bit, also with dropout, batch norm, augmentation, micro-batches and an incomplete last step."""
+    expected_history, expected = outcome(folder.with_name("other"), run("--name", "other"))
+    monkeypatch.setenv("FAULT", "1 is_asked_to_stop")
+    with pytest.raises(LabError, match="asked to stop, and saved after step 3 of epoch 2"):
+        run()
+    monkeypatch.delenv("FAULT")
+    with pytest.raises(LabError, match="'it' was started with --workers 2, not 1; omit what differs"):
+        local.run(single_fault, ["--name", "it", "--resume"], workers=1)
+    history, arrays = outcome(folder, run("--resume"))
+    assert "resumed after epoch 1, step 3" in capfd.readouterr().out
+    assert history == expected_history
+    assert list(arrays) == list(expected)
+    for name in arrays:
+        np.testing.assert_array_equal(arrays[name], expected[name], err_msg=name)
+
+
 @pytest.mark.skipif(psutil.virtual_memory().total > 150e9, reason="the batch would fit this machine")
 def test_a_batch_that_is_too_large_for_memory_is_reported_in_one_line(tmp_path, capfd):
     with pytest.raises(LabError, match=r"^rank 0 on \S+ \(before the first step\): out of memory: a batch of 1048576 "

@@ -81,7 +81,7 @@ def horovod_of_a_site(machine: Machine) -> None:
 
 
 BREAKAGES = [  # Check, state, how it is made, cause, cure.
-    ("packages", "fail", old_keras, "keras 2.15.0 is in .*: the labs need keras 3", "unset PYTHONPATH"),
+    ("packages", "fail", old_keras, "keras 2.15.0 is installed: the labs need keras 3", "make env"),
     ("tensorflow", "fail", variable("TF_USE_LEGACY_KERAS", "1"), "does not load", "unset TF_USE_LEGACY_KERAS"),
     ("horovod", "fail", lambda machine: machine.replace("horovod/metadata.json", '{"tensorflow": "2.14.0"}'),
      f"built for TensorFlow 2.14.0, and {PINS['tensorflow']} is", "make env"),

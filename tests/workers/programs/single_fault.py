@@ -54,6 +54,11 @@ def breaks_down(model):
     os._exit(3)
 
 
+def is_asked_to_stop(model):
+    """Get the signal that `labs run` sends for Ctrl-C."""
+    os.kill(os.getpid(), signal.SIGUSR1)
+
+
 def computes_nan(model):
     """Make a weight NaN."""
     model.layers[-1].bias.assign([float("nan")] * 10)
@@ -73,7 +78,7 @@ def allocates(model):
 
 
 FAULTS = {each.__name__: each
-          for each in (raises, exits, vanishes, breaks_down, computes_nan, has_no_room, allocates)}
+          for each in (raises, exits, vanishes, breaks_down, is_asked_to_stop, computes_nan, has_no_room, allocates)}
 """What happens after a step, in the thread that trains."""
 
 
@@ -82,6 +87,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     import numpy as np
     import tensorflow as tf
 
+    from labs.datasets.augment import Augment
     from labs.datasets.splits import Subset
     from labs.results import run_record
     from labs.run import heartbeat
@@ -93,26 +99,28 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     if mine and kind == "other config":
         config = dataclasses.replace(config, seed=2)
     with workers.start(config, options) as job:
-        images = np.random.default_rng(0).integers(0, 256, (160, 8, 8, 1), np.uint8)
+        images = np.random.default_rng(0).integers(0, 256, (317, 8, 8, 3), np.uint8)
         if mine and kind == "other data":
-            images[7, 3, 2] ^= 1
+            images[7, 3, 2, 1] ^= 1
         if mine and kind == "other versions":
             result = job.folder / "other/numpy-9.9.dist-info/METADATA"
             result.parent.mkdir(parents=True)
             result.write_text("Name: numpy\nVersion: 9.9\n")
             sys.path.insert(0, str(result.parents[1]))
         layers = tf.keras.layers
-        model = tf.keras.Sequential([layers.Input((8, 8, 1), dtype="uint8"), layers.Rescaling(1 / 255),
-                                     layers.Flatten(), layers.Dense(32), layers.Dense(10, activation="softmax")])
+        model = tf.keras.Sequential([
+            layers.Input((8, 8, 3), dtype="uint8"), layers.Rescaling(1 / 255), layers.Conv2D(8, 3),
+            layers.BatchNormalization(), layers.ReLU(), layers.Flatten(), layers.Dropout(0.3),
+            layers.Dense(10, activation="softmax")])
         if mine and kind == "freezes":
             os.kill(os.getpid(), signal.SIGSTOP)
         if mine and kind in FAULTS:
             _after_step(heartbeat.current(), lambda: FAULTS[kind](model), job.folder / "fault")
         elif mine:
             (job.folder / "fault").write_text(str(time.time()))
-        train = Subset(images, np.arange(160) % 10, np.arange(160))
-        history = fit(job, model, tf.keras.optimizers.SGD(0.01), train, batch_size=config.batch_size,
-                      epochs=config.epochs)
+        train = Subset(images, np.arange(317) % 10, np.arange(317))
+        history = fit(job, model, tf.keras.optimizers.Adam(0.01), train, batch_size=config.batch_size,
+                      epochs=config.epochs, augment=Augment(), backward_passes_per_step=2)
         evaluate(job, model, train, config.batch_size)
         if mine and kind == "finishes late":  # As with large curves on a slow file system.
             time.sleep(3 * options.stall_seconds)
