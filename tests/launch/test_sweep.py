@@ -20,7 +20,8 @@ from labs.launch.sweep import run_sweep
 from labs.pages import studies
 from labs.results import speed_tables
 from labs.run.sweeps import Sweep, cells, finished
-from tests.lint.test_lint import sound, write_runs
+from tests.lint.test_lint import sound
+from tests.results.test_records import write as write_runs
 from tests.tools.report.test_page import cells as records_of
 
 DEMO = lab.PRESETS["demo"]

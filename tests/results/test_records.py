@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from labs.cli import commands
-from labs.lint import checker
+from labs.lint import tables
 from labs.measure import throughput
 from labs.pages import plots
 from labs.results import records, reference, run_record, scaling, speed_tables
@@ -130,7 +130,7 @@ def test_speeds_of_unlike_machinery_are_not_compared(name, machines, values):
     assert varying == [name]
     table = scaling.speedups(frame).query("size == 2").set_index(name)
     assert table["speedup"].notna().to_dict() == {value: value == values[0] for value in values}
-    assert [row["settings"][name] for row in checker.recorded(runs)] == values
+    assert [row["settings"][name] for row in tables.from_records(runs)] == values
 
 
 def test_runs_on_other_data_of_one_name_are_not_compared():

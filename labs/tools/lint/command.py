@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 
-from labs.lint import checker, tables
+from labs.lint import rules, tables
+from labs.results import records
 from labs.run import usage
 from labs.run.errors import ERROR_PREFIX, LabError
 from labs.run.paths import results_dir
-from labs.run.text import one_line
+from labs.run.text import one_line, plural
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,12 +32,16 @@ def main(args: argparse.Namespace) -> int:
         print(",".join(tables.COLUMNS))
         return 0
     failed = False
-    for verdict in checker.verdicts(args.paths or [results_dir()]):
-        if isinstance(verdict, LabError):
+    for path in args.paths or [results_dir()]:
+        try:
+            rows = tables.from_records(records.read_all(root=path)) if path.is_dir() else tables.read(path)
+            if not rows:
+                raise LabError(f"{path} holds no record; `labs run lab10_caltech --workers 2` makes one")
+            found = [one_line(str(finding)) for finding in rules.judge(rows)]
+            print(f"{path if path.is_dir() else path.name}: {plural(len(rows), 'row')}",
+                  *(found or ["nothing implausible"]), sep="\n")
+            failed = failed or bool(found)
+        except LabError as problem:
             failed = True
-            print(f"{ERROR_PREFIX}{one_line(verdict)}", file=sys.stderr)
-        else:
-            where, findings = verdict
-            failed = failed or bool(findings)
-            print(*map(one_line, (where, *([*map(str, findings)] or ["nothing implausible"]))), sep="\n")
+            print(f"{ERROR_PREFIX}{one_line(problem)}", file=sys.stderr)
     return int(failed)

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labs.lint import checker
-from labs.lint.rows import brief
+from labs.lint import rules
+from labs.lint.rules import brief
 from labs.pages import plots, reports, studies
 from labs.results import confusion, ledger, noise, records, scaling, speed_tables
 from labs.results.tables import FEW, Grid, grid
@@ -80,7 +80,7 @@ def _page(runs: list[records.Record]) -> dict[str, Any]:
     by_lab, wrong = defaultdict(list), defaultdict(list)
     for run in runs:
         by_lab[run["lab"]].append(run)
-    for finding in checker.check_records(runs):
+    for finding in rules.check_records(runs):
         wrong[finding.where.partition("/")[0]].append(finding)
     machines = Counter(map(_machine, runs))
     newest = records.table([mine[-1] for _, mine in sorted(by_lab.items())])
