@@ -26,11 +26,7 @@ START = operator.itemgetter("started", "run")
 
 
 def keep(runs: Iterable[records.Record], name: str, folder: Path = FOLDER) -> int:
-    """Write the records of some runs as reference runs, and return their number; equal names are replaced.
-
-    Raises:
-        LabError: The name cannot be a folder's, or a file of that set is damaged.
-    """
+    """Write the records of some runs as reference runs, and return their number; equal names are replaced."""
     check_name(name)
     runs = list(runs)
     for lab in sorted({record["lab"] for record in runs}):

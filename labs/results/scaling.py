@@ -7,12 +7,12 @@ Nothing here compares one configuration with another.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from labs.results import noise
+from labs.results import noise, records
 from labs.run.errors import LabError
 from labs.run.text import plural
 
@@ -25,27 +25,25 @@ ROUNDED = 0.005
 
 
 def warn_above_one(efficiency: float, low: float = math.nan) -> str:
-    """Return a warning if a scaling efficiency is above 1; otherwise an empty string.
-
-    Args:
-        efficiency: Speedup / workers.
-        low: Lower end of its interval; NaN if it has none.
-    """
+    """Return a warning if a scaling efficiency, whose interval begins at `low`, is above 1; otherwise ""."""
     if not efficiency > 1 + ROUNDED:
         return ""
     return "E > 1, but its interval includes 1" if low <= 1 else "E > 1: the baseline is suspect, measure it again"
 
 
 def configuration(frame: pd.DataFrame) -> list[str]:
-    """Return the columns of a run's configuration: the fields of its Config that have a value, without the seed.
-
-    Raises:
-        LabError: The frame has lost `attrs["config"]`, as after `pd.concat` or `merge`; name the columns yourself.
-    """
-    if "config" not in frame.attrs:
+    """Return the columns of a run's configuration: the fields of its Config that have a value, without the seed."""
+    if "config" not in frame.attrs:  # As after `pd.concat` or `merge`.
         raise LabError("this table does not say which columns are its configuration; name them: by=['batch_size', ...]")
     columns = [column for column in ("lab", *frame.attrs["config"]) if column != "seed" and column in frame]
     return [column for column in columns if frame[column].notna().any()]
+
+
+def frame(runs: Iterable[records.Record]) -> tuple[pd.DataFrame, list[str]]:
+    """Return runs as a table that can be grouped by, and the settings in which they differ."""
+    table = records.table(runs)
+    table = comparable(table, table.columns)
+    return table, [name for name in configuration(table) if table[name].map(str).nunique() > 1]
 
 
 def numbers(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
@@ -88,13 +86,12 @@ def speedups(frame: pd.DataFrame, base: int = 1, by: Sequence[str] | None = None
     table, runs = _group(frame, by)
     bases = _bases(table, by, base)
     count = sum(other not in (None, row) for row, other in enumerate(bases))
-    rows = [_compare(runs[row], None if other is None else runs[other], count) for row, other in enumerate(bases)]
-    ratios = np.array(rows).reshape(-1, 4).T
-    for name, values in zip(("speedup", "speedup_low", "speedup_high"), ratios, strict=False):
-        table[name] = values
+    ratios = np.array([_compare(runs[row], None if other is None else runs[other], count)
+                       for row, other in enumerate(bases)]).reshape(-1, 4)
+    table[["speedup", "speedup_low", "speedup_high"]] = ratios[:, :3]
     for end in ("", "_low", "_high"):
         table[f"scaling_efficiency{end}"] = table[f"speedup{end}"] / (table["size"] / base)
-    table["direction"] = ratios[3].astype(int)
+    table["direction"] = ratios[:, 3].astype(int)
     missing = f"no run of {plural(base, 'worker')} of this configuration to compare with"
     notes = [missing if math.isnan(value) else warn_above_one(value, low)
              for value, low in zip(table["scaling_efficiency"], table["scaling_efficiency_low"], strict=True)]

@@ -83,7 +83,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     import tensorflow as tf
 
     from labs.datasets.splits import Subset
-    from labs.results import run_record
+    from labs.results import records
     from labs.run import heartbeat
     from labs.training import workers
     from labs.training.loop import evaluate, fit
@@ -118,7 +118,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         evaluate(job, model, train, config.batch_size)
         if mine and kind == "finishes late":  # As with large curves on a slow file system.
             time.sleep(3 * options.stall_seconds)
-        record = run_record.finish(job, history)
+        record = records.finish(job, history)
         if mine and kind == "lingers":
             time.sleep(60)
         return record

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from labs.datasets.augment import Augment
 from labs.datasets.splits import Subset
-from labs.results import run_record
+from labs.results import records
 from labs.run import heartbeat
 from labs.run.fields import BatchSize, Seed
 from labs.run.options import Options
@@ -57,7 +57,7 @@ def main(results: Path, name: str, end: str) -> None:
         model = network()
         history = fit(job, model, tf.keras.optimizers.Adam(0.01), train, batch_size=8, epochs=3, augment=Augment(),
                       backward_passes_per_step=2)
-        run_record.finish(job, history)
+        records.finish(job, history)
 
 
 if __name__ == "__main__":
