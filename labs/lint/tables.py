@@ -15,50 +15,23 @@ from labs.results import ledger, noise, records
 from labs.run import usage
 from labs.run.errors import LabError, quoted
 
-TEXTS = {
-    "part": "any words about the row; they are not compared",
-    "experiment": "what the rows show together, such as: strong scaling",
-    "model": "the network, such as: ResNet50",
-    "data": "the data set",
-    "device": "cpu, or the GPU, such as: H100",
-}
-SETTINGS = {
-    "workers": "all workers, as hvd.size() counts them",
-    "nodes": "the nodes on which they ran",
-    "processes_per_node": "the workers on each node",
-    "threads_per_process": "threads of each worker",
-    "batch_size_per_worker": "images of one step of one worker",
-    "global_batch_size": "images of one step of all workers",
-    "learning_rate": "as used, after any scaling",
-    "seed": "where a setting ran several times",
-    "images": "training images of an epoch",
-    "epochs": "epochs of the run",
-    "epoch": "the epoch of this row's figures",
-    "steps": "steps of the whole run; of one epoch if there is no column epochs",
-    "link_gb_per_sec": "what the link between the workers can carry, GB/s",
-}
-FIGURES = {
-    "images_per_sec": "of all workers",
-    "seconds_per_epoch": "without the first epoch",
-    "train_seconds": "of all epochs",
-    "total_seconds": "of the whole run, with start-up",
-    "speedup": "throughput(n) / throughput(1)",
-    "scaling_efficiency": "speedup / n",
-    "accuracy": "share of right answers, 0 to 1, on images that the source does not name",
-    "train_accuracy": "on the training images",
-    "test_accuracy": "on the test images",
-    "train_loss": "on the training images",
-    "input_seconds": "part of seconds_per_epoch: waiting for data",
-    "compute_seconds": "part of seconds_per_epoch: forward and backward pass",
-    "communication_seconds": "part of seconds_per_epoch: exchange of gradients",
-    "other_seconds": "part of seconds_per_epoch: the rest",
-    "bandwidth_gb_per_sec": "of the exchange, GB/s (busbw)",
-    "forward_bytes": "bytes that were sent in the forward pass",
-    "backward_bytes": "bytes that were sent in the backward pass",
-    "allreduce_bytes": "bytes that the all-reduce sent",
-}
-COLUMNS = TEXTS | SETTINGS | FIGURES
-"""The columns that a table may have, with their meanings and units."""
+TEXTS = ("part", "experiment", "model", "data", "device")
+SETTINGS = ("workers", "nodes", "processes_per_node", "threads_per_process", "batch_size_per_worker",
+            "global_batch_size", "learning_rate", "seed", "images", "epochs", "epoch", "steps", "link_gb_per_sec")
+FIGURES = ("images_per_sec", "seconds_per_epoch", "train_seconds", "total_seconds", "speedup", "scaling_efficiency",
+           "accuracy", "train_accuracy", "test_accuracy", "train_loss", "input_seconds", "compute_seconds",
+           "communication_seconds", "other_seconds", "bandwidth_gb_per_sec", "forward_bytes", "backward_bytes",
+           "allreduce_bytes")
+COLUMNS = (*TEXTS, *SETTINGS, *FIGURES)
+"""The columns that a table may have."""
+MEANINGS = """\
+part and experiment may hold any words; model, data and device have to agree in a comparison, device is cpu or a GPU.
+workers are all workers, as hvd.size() counts them, images those of an epoch, learning_rate that after scaling.
+steps are those of the whole run; of one epoch if there is no column epochs.
+images_per_sec is that of all workers, seconds_per_epoch without the first epoch, total_seconds with start-up.
+speedup is throughput(n) / throughput(1), scaling_efficiency speedup / n; accuracies are 0 to 1.
+input, compute, communication and other are the parts of seconds_per_epoch.
+bandwidth_gb_per_sec is that of the exchange (busbw), link_gb_per_sec what the link can carry, both in GB/s."""
 RENAMED = {"workers": "size", "batch_size_per_worker": "batch_size"}
 """Columns that records call otherwise."""
 ALIKE = ("model", "data", "device", "threads_per_process", "epochs")
@@ -218,7 +191,7 @@ def read(path: Path) -> list[Row]:
     for unknown in (name for name in names if name not in COLUMNS):
         raise LabError(f"{path.name}: unknown column {quoted(unknown)}{usage.suggestion(unknown, COLUMNS)}; fill in "
                        f"the table that `labs lint --template` prints; known are {', '.join(COLUMNS)}")
-    if FIGURES.keys().isdisjoint(names):
+    if not any(name in FIGURES for name in names):
         raise LabError(f"{path.name} holds no figures to check; give at least one of {', '.join(FIGURES)}")
     for line, cells in lines.items():
         row = Row({RENAMED.get(name, name): cell if name in TEXTS else _number(f"{path.name}, line {line}", name, cell)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ def seconds_per_epoch(history: Sequence[Mapping[str, float]]) -> float | None:
 def seconds_per_step(history: Sequence[Mapping[str, float]]) -> float | None:
     """Return the mean seconds of a training step, without the first epoch; None if there is no other.
 
-    All steps have the same shape: `sharding.shard` pads the last batch of an epoch with images of weight 0, which cost
-    as much as others. So `batch_size / images_per_sec`, which counts real images only, is not the time of a step.
+    It is not `batch_size / images_per_sec`: the last batch of an epoch is padded with images of weight 0, which cost as
+    much as others.
     """
     later = history[1:]
     steps = sum(row["steps"] for row in later)
@@ -43,23 +44,21 @@ def input_rate(subset: Subset, batch_size: int, seconds: float = 1.0) -> float:
     """Return the images per second that the input pipeline delivers to one worker when nothing trains on them.
 
     It is an upper bound of the training throughput; a network near it waits for its input.
-
-    Args:
-        subset: The training images, cached or not as in training.
     """
     from labs.datasets.pipeline import train_batches
     from labs.datasets.sharding import shard
 
-    images, began, taken, epoch = 0, None, 0.0, 0
+    def endless() -> Iterator[int]:
+        for epoch in itertools.count():
+            order = shard(subset.positions, batch_size, 0, 1, epoch, seed=0)
+            yield from (len(x) for x, _, _ in train_batches(subset.images, subset.labels, order, epoch=epoch, seed=0))
+
+    batches = endless()
+    next(batches)  # It waits for threads to start.
+    images, began, taken = 0, time.perf_counter(), 0.0
     while taken < seconds:
-        order = shard(subset.positions, batch_size, 0, 1, epoch, seed=0)
-        for x, _, _ in train_batches(subset.images, subset.labels, order, epoch=epoch, seed=0):
-            images += len(x) if began else 0  # Without the first batch, which waits for threads to start.
-            began = began or time.perf_counter()
-            taken = time.perf_counter() - began
-            if taken > seconds:
-                break
-        epoch += 1
+        images += next(batches)
+        taken = time.perf_counter() - began
     return images / taken
 
 

@@ -96,7 +96,7 @@ def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | Non
     from labs.training.layout import machine, versions
 
     if job.options.timeline:
-        tables = (tables or {}) | {"timeline": exchanged(job)}
+        tables = (tables or {}) | {"timeline": _print_exchanged(job)}
     seconds = time.monotonic() - job.started
     layout = {name: value for name, value in dataclasses.asdict(job.layout).items() if "rank" not in name}
     record = {
@@ -138,8 +138,20 @@ def exchanged(job: Job) -> list[dict]:
     hvd_ops.stop_timeline()
     if job.rank:
         return []
-    events = timeline.repair(job.folder / hvd_ops.TIMELINE)
+    events = json.loads((job.folder / hvd_ops.TIMELINE).read_bytes())
     return timeline.summary(timeline.exchanges(events, hvd_ops.BROADCAST_BYTES))
+
+
+def _print_exchanged(job: Job) -> list[dict]:
+    """End the run's timeline; print and return its exchanges (rank 0)."""
+    import pandas as pd
+
+    from labs.results.tables import grid
+
+    if rows := exchanged(job):
+        table = grid("Exchanged (ui.perfetto.dev shows timeline.json)", pd.DataFrame(rows), list(rows[0]))
+        job.print_once("\n" + table.text())
+    return rows
 
 
 def closing(record: Record) -> str:

@@ -175,7 +175,7 @@ def compare_speeds(runs: pd.DataFrame, varying: list[str]) -> Iterator[Speeds]:
     Args:
         runs: Runs, one row each, which differ in the settings `varying`.
     """
-    if not runs["images_per_sec"].notna().any():
+    if not len(runs) or not runs["images_per_sec"].notna().any():
         return
     base = 1 if (runs["size"] == 1).any() else int(runs["size"].min())
     weak, strong = (scaling.speedups(runs, base, varying, kind) for kind in ("weak", "strong"))

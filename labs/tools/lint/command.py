@@ -18,8 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = ("List each implausible row of your results with the reason.\n"
                           "The exit code is 1 if there is one, or if a path could not be checked.")
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = "\n".join(["the columns of a table; all are optional, but give at least one figure:",
-                               *(f"  {name:21} {meaning}" for name, meaning in tables.COLUMNS.items())])
+    parser.epilog = (f"columns of a table; all are optional, but give at least one figure:\n{', '.join(tables.COLUMNS)}"
+                     f"\n\n{tables.MEANINGS}")
     parser.add_argument("paths", nargs="*", type=usage.path, metavar="RESULTS | FILE.csv",
                         help="results folders and tables typed by hand; default: your results folder")
     parser.add_argument("--template", action="store_true",
