@@ -89,18 +89,6 @@ def test_what_decides_nothing_says_so(one, other, words):
     assert str(verdict).startswith("not resolved: ")
 
 
-@pytest.mark.parametrize(("value", "ratio"), [(float("nan"), False), (0.0, True), (float("inf"), True)])
-def test_what_cannot_be_compared_is_refused(value, ratio):
-    with pytest.raises(LabError, match="cannot be compared"):
-        noise.compare([1.0, value], [1.0, 2.0], ratio=ratio)
-
-
-def test_a_repeated_seed_with_an_equal_result_is_a_copy():
-    accuracies = [run(f"a{number}", 1, [1.0] * 3, test_accuracy=0.95) for number in range(3)]
-    others = [run(f"b{number}", 1, [1.0] * 3, test_accuracy=0.96) for number in range(3)]
-    assert "one run each decides nothing" in str(noise.compare(accuracies, others, "test_accuracy", timed=False))
-
-
 def test_a_disturbed_run_is_left_out_by_name():
     slow = run("sweep-seed3", 3, [2.0, 1.0, 1.0, 4.0])
     one = [run("a1", 1, [9.0, 1.00, 1.02]), run("a2", 2, [9.0, 1.02, 1.03]), slow]
@@ -112,12 +100,17 @@ def test_a_disturbed_run_is_left_out_by_name():
         assert not noise.compare(*sides, "seconds_per_epoch", timed=False).resolved
 
 
-def test_what_cannot_be_compared_says_why_and_never_fails():
-    """Two runs each among many comparisons, and shares without a wrong answer."""
+def test_what_cannot_be_compared_says_why_or_is_refused():
     verdict = noise.compare([1.0, 9.0], [2.0, 2.1], ratio=True, comparisons=100)
     assert str(verdict) == "not resolved: 1.46, the runs are too few for an interval"
     assert noise.compare_shares(1.0, 0.0, 10_000).direction == 1
-    assert not noise.compare_shares(1.0, 1.0, 10_000).resolved
+    assert not noise.compare_shares(1.0, 1.0, 10_000).resolved, "shares without a wrong answer"
+    copies = [[run(f"{name}{number}", 1, [1.0] * 3, test_accuracy=share) for number in range(3)]
+              for name, share in (("a", 0.95), ("b", 0.96))]
+    assert "one run each decides nothing" in str(noise.compare(*copies, "test_accuracy", timed=False)), "the same seed"
+    for value, ratio in ((float("nan"), False), (0.0, True)):
+        with pytest.raises(LabError, match="cannot be compared"):
+            noise.compare([1.0, value], [1.0, 2.0], ratio=ratio)
 
 
 def test_a_disturbed_measurement_says_so_and_an_undisturbed_one_is_silent():
