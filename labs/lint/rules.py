@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from labs.lint import tables
-from labs.lint.tables import SPEEDS, Row, families, group, text
+from labs.lint.tables import SPEEDS, Row, families, group, measured_by, text
 from labs.results import noise, records, scaling
 from labs.results.ledger import ENTRIES
 
@@ -68,12 +68,9 @@ def near(a: float, b: float, tolerance: float = 0.02) -> bool:
 
 def efficiency_above_1(rows: list[Row]) -> Found:
     """Find n workers that are more than n times as fast as one."""
-    compared: dict[int, tuple[str, list[Row], list[Row]]] = {}
-    for by in SPEEDS:
-        for base, cell in families(rows, by):
-            if cell[0].size > base[0].size:
-                compared.setdefault(id(cell[0]), (by, base, cell))
-    for by, base, cell in compared.values():
+    by = measured_by(rows)
+    compared = [(base, cell) for base, cell in families(rows, by) if cell[0].size > base[0].size]
+    for base, cell in compared:
         n = cell[0].size / base[0].size
         speedup = noise.compare(_by_seed(cell, by), _by_seed(base, by), ratio=True, comparisons=len(compared))
         if speedup.value > MOST * n and not speedup.low <= n:
@@ -102,17 +99,14 @@ def _cause(efficiency: float) -> str:
 
 def wrong_speedup(rows: list[Row]) -> Found:
     """Find speedups that are not throughput(n) / throughput(1) of one configuration, and say what they are instead."""
-    right_lines, wrong = set(), dict[int, tuple[str, Row]]()
-    for by in SPEEDS:
-        for base, cell in families(rows, by):
-            for row in (row for row in cell if not math.isnan(row.speedup)):
-                # A base of several workers may have a speedup itself.
-                scale = base[0].speedup if base[0].size > 1 and base[0].speedup > 0 else 1.0
-                rights = [scale * row.throughput(by) / other.throughput(by) for other in base]
-                if any(near(row.speedup, right, 0.03) for right in (*rights, noise.geometric_mean(rights))):
-                    right_lines.add(row["line"])
-                wrong.setdefault(row["line"], (_instead(row, base[0], rights[0], rows, by), row))
-    yield from (found for line, found in wrong.items() if line not in right_lines)
+    by = measured_by(rows)
+    for base, cell in families(rows, by):
+        for row in (row for row in cell if not math.isnan(row.speedup)):
+            # A base of several workers may have a speedup itself.
+            scale = base[0].speedup if base[0].size > 1 and base[0].speedup > 0 else 1.0
+            rights = [scale * row.throughput(by) / other.throughput(by) for other in base]
+            if not any(near(row.speedup, right, 0.03) for right in (*rights, noise.geometric_mean(rights))):
+                yield _instead(row, base[0], rights[0], rows, by), row
 
 
 def _instead(row: Row, base: Row, right: float, rows: list[Row], by: str) -> str:
@@ -235,7 +229,7 @@ def busy_machine(rows: list[Row]) -> Found:
 
 
 def identical_clocks(rows: list[Row]) -> Found:
-    """Find different runs with the same times to the last digit: copied, not measured."""
+    """Find records of different runs with the same times to the last digit."""
     for first, *others in group((row for row in rows if row.get("clocks")), lambda row: row["clocks"]):
         yield from ((f"its {len(row['clocks'])} epochs took the same times as those of {first['where']}, to the last "
                      "digit: copied, not measured", row) for row in others)

@@ -57,8 +57,7 @@ def study(images: np.ndarray, labels: np.ndarray, *, save_every: float, mean_lif
         images, labels: To train on, of any shape, with values from 0 to 255; and their classes.
         save_every: Seconds of steps between two checkpoints.
         mean_life: Mean seconds from the start of a process to its kill; exponentially distributed, as failures are.
-        kills: Number of kills.
-        seed: Of the network and of the moments.
+        kills, seed: Number of kills; seed of the network and of the moments.
     """
     rng = np.random.default_rng(seed)
     lives: list[Life] = []

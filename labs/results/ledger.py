@@ -271,12 +271,12 @@ def above_zero(cells: Mapping[tuple[int, int], pd.DataFrame], entry: str, worker
 
 
 def trusted(cells: Mapping[tuple[int, int], pd.DataFrame]) -> bool:
-    """Return whether `other` is below 5 % of the epoch in each of some ledgers; `cells` are from `by_cell`."""
+    """Return whether `other` is below 5 % of the epoch in each ledger of `by_cell`."""
     return all(abs(table(seconds)["share"]["other"]) < READABLE for seconds in cells.values())
 
 
 def readable(cells: Mapping[tuple[int, int], pd.DataFrame]) -> str:
-    """Return a sentence on whether the entries of some ledgers can be trusted; `cells` are from `by_cell`."""
+    """Return a sentence on whether the entries of the ledgers of `by_cell` can be trusted."""
     shares = {cell: float(table(seconds)["share"]["other"]) for cell, seconds in cells.items()}
     large = [f"{100 * share:.0f} % (N = {workers}, b = {batch})" for (batch, workers), share in shares.items()
              if abs(share) >= READABLE]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -92,10 +92,6 @@ class Comparison:
         return f"{verdict}: {self.figures}{without}"
 
 
-Values = dict[Hashable, list[float]]
-"""The values of a setting by seed; a value without a seed has a key that no other has."""
-
-
 def compare(one: Any, other: Any, of: str | Callable[[Record], float] | None = None, *, ratio: bool = False,
             timed: bool = True, comparisons: int = 1, unit: str = "", digits: int = 2) -> Comparison:
     """Compare two settings over their runs: return the difference one - other, or the ratio one / other.
@@ -115,23 +111,18 @@ def compare(one: Any, other: Any, of: str | Callable[[Record], float] | None = N
         comparisons: How many comparisons the sentence or the table makes with this one.
         unit, digits: The unit and the fewest decimals in the text.
     """
-    values: list[Values] = []
-    left_out, disturbed = [], False
-    for side in (one, other):
-        runs = list(_runs(side, of))
-        quiet = [run for run in runs if not (timed and run[-1])]
-        if quiet:
-            left_out += [why for *_, why in runs if timed and why]
-        disturbed |= bool(runs) and not quiet
-        values.append(_values(quiet or runs, ratio))
-    centre, half, problem = _difference(values[0], values[1], LEVEL / comparisons)
-    if disturbed:
+    sides = [list(_runs(side, of)) for side in (one, other)]
+    quiet = [[run for run in side if not (timed and run[2])] for side in sides]
+    first, second = (_values(some or side, ratio) for some, side in zip(quiet, sides, strict=True))
+    centre, half, problem = _difference(first, second, LEVEL / comparisons)
+    if any(side and not some for some, side in zip(quiet, sides, strict=True)):
         half, problem = math.nan, "all runs of one side were disturbed"
     if ratio and half > math.log(LARGEST_FACTOR):  # Of two runs each, Student's factor is in the thousands.
         half, problem = math.nan, "the runs are too few for an interval"
     ends = (centre, centre - half, centre + half)
     value, low, high = map(math.exp, ends) if ratio else ends
-    return Comparison(value, low, high, ratio, comparisons, problem, tuple(left_out), unit, digits)
+    left_out = tuple(why for some, side in zip(quiet, sides, strict=True) for *_, why in side if some and timed and why)
+    return Comparison(value, low, high, ratio, comparisons, problem, left_out, unit, digits)
 
 
 def _runs(side: Any, of: Any) -> Iterator[tuple[Hashable, Any, str]]:
@@ -150,9 +141,9 @@ def _runs(side: Any, of: Any) -> Iterator[tuple[Hashable, Any, str]]:
         yield from ((seed, value, "") for seed, value in pairs)
 
 
-def _values(runs: Iterable[tuple[Hashable, Any, str]], ratio: bool) -> Values:
+def _values(runs: Iterable[tuple[Hashable, Any, str]], ratio: bool) -> dict[Hashable, list[float]]:
     """Return the values of runs by seed, as logarithms for a ratio."""
-    values: Values = {}
+    values: dict[Hashable, list[float]] = {}
     for seed, value, _ in runs:
         if value is None or not math.isfinite(value) or (ratio and value <= 0):
             raise LabError(f"{value} cannot be compared; a {'ratio' if ratio else 'difference'} needs "
@@ -163,7 +154,7 @@ def _values(runs: Iterable[tuple[Hashable, Any, str]], ratio: bool) -> Values:
     return values
 
 
-def _difference(one: Values, other: Values, level: float) -> tuple[float, float, str]:
+def _difference(one: Mapping, other: Mapping, level: float) -> tuple[float, float, str]:
     """Return the difference of two means, half of its interval, and why there is no interval."""
     common = one.keys() & other.keys()
     first, second = (np.concatenate([[], *each.values()]) for each in (one, other))
@@ -208,13 +199,10 @@ def compare_shares(one: float, other: float, images: int, other_images: int | No
 
 
 def compare_answers(one: ArrayLike, other: ArrayLike, comparisons: int = 1) -> Comparison:
-    """Compare the accuracies of two models on the same images by McNemar's exact test.
+    """Compare two models by whether each is right on each of the same images, in the same order, by McNemar's test.
 
     The interval is that of Clopper and Pearson for the share of the images that favour the first, among those that only
-    one model gets right; it excludes equality where the test does.
-
-    Args:
-        one, other: Whether each model is right on each image, in the same order [n].
+    one model gets right; it excludes equality where the exact test does.
     """
     from scipy.special import betaincinv
 
@@ -287,15 +275,15 @@ def warning(*measured: Any) -> str:
     return f"Disturbed: {problems}. Measure again; these figures allow no conclusion." if problems else ""
 
 
-def _problems(measured: Any) -> list[str]:
+def _problems(measured: Any) -> Iterator[str]:
     if isinstance(measured, dict) and "history" in measured:
-        found = filter(None, [disturbance(measured), _shared_cores(measured)])
-        return [f"{printable(measured['run'])}: {problem}" for problem in found]
-    # A quarter at either end may be outliers, since pages take medians.
-    turns = np.sort(np.asarray(measured, float))
-    middle = turns[len(turns) // 4:len(turns) - len(turns) // 4]
-    of = f"the middle {len(middle)} of " * (len(middle) < len(turns)) + plural(len(turns), "repeat")
-    return [clause] if (clause := _uneven(middle, of)) else []
+        clauses, about = [disturbance(measured), _shared_cores(measured)], f"{printable(measured['run'])}: "
+    else:  # A quarter at either end may be outliers, since pages take medians.
+        turns = np.sort(np.asarray(measured, float))
+        middle = turns[len(turns) // 4:len(turns) - len(turns) // 4]
+        of = f"the middle {len(middle)} of " * (len(middle) < len(turns)) + plural(len(turns), "repeat")
+        clauses, about = [_uneven(middle, of)], ""
+    yield from (about + clause for clause in clauses if clause)
 
 
 def disturbance(run: Record) -> str:

@@ -88,7 +88,6 @@ def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | Non
     """Make the run's record, write it with its curves (rank 0), and return it on every worker.
 
     Args:
-        job: The run.
         history: Rows of epochs, as `fit` returns them; none for a run that trains nothing.
         tables: Further rows by the name of their table, such as those of "collectives".
         metrics: Results of the whole run, such as test_accuracy.
@@ -189,30 +188,19 @@ def digest(record: Record) -> str:
 
 def digest_state(record: Record) -> str:
     """Return "intact"; "edited" if the content was changed after the run; "none" for a record of an earlier kit."""
-    if "digest" not in record:
-        return "none"
-    return "intact" if record["digest"] == digest(record) else "edited"
+    return {None: "none", digest(record): "intact"}.get(record.get("digest"), "edited")
 
 
 # Read.
 
 def read(folder: str | os.PathLike) -> Record:
-    """Read the record of one run.
-
-    Raises:
-        LabError: The file is damaged, or is not a record; names the file and the problem.
-        OSError: The file does not exist.
-    """
+    """Read the record of one run; raise OSError if there is none."""
     path = Path(folder, "record.json")
     return parse(path.read_bytes(), str(path))
 
 
 def parse(content: bytes, path: str) -> Record:
-    """Parse a record from the bytes of its file.
-
-    Raises:
-        LabError: The file is damaged or is not a record; the message names `path` and the problem.
-    """
+    """Parse a record from the bytes of its file; raise a LabError that names `path` and the problem if it is none."""
     try:
         record = json.loads(content)  # Not msgspec's decoder: the loss of a diverged run is NaN.
         if not isinstance(record, dict) or record.get("format") != FORMAT:

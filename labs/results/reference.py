@@ -38,11 +38,7 @@ def keep(runs: Iterable[records.Record], name: str, folder: Path = FOLDER) -> in
 
 
 def read_all(name: str, lab: str = "*", folder: Path = FOLDER) -> list[records.Record]:
-    """Return the records of a set of reference runs, or those of one lab, oldest first.
-
-    Raises:
-        LabError: No set has this name, or a line is damaged.
-    """
+    """Return the records of a set of reference runs, or those of one lab, oldest first."""
     if name not in names(folder):
         raise LabError(f"no reference runs are called {name!r}; there are: {', '.join(names(folder)) or 'none'}")
     return sorted((record for path in folder.glob(f"{name}/{lab}.jsonl") for record in _read(path)), key=START)

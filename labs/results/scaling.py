@@ -86,12 +86,12 @@ def speedups(frame: pd.DataFrame, base: int = 1, by: Sequence[str] | None = None
     table, runs = _group(frame, by)
     bases = _bases(table, by, base)
     count = sum(other not in (None, row) for row, other in enumerate(bases))
-    ratios = np.array([_compare(runs[row], None if other is None else runs[other], count)
-                       for row, other in enumerate(bases)]).reshape(-1, 4)
-    table[["speedup", "speedup_low", "speedup_high"]] = ratios[:, :3]
+    ratios = [_compare(runs[row], None if other is None else runs[other], count) for row, other in enumerate(bases)]
+    for end, name in {"": "value", "_low": "low", "_high": "high"}.items():
+        table[f"speedup{end}"] = np.array([getattr(ratio, name) for ratio in ratios], float)
     for end in ("", "_low", "_high"):
         table[f"scaling_efficiency{end}"] = table[f"speedup{end}"] / (table["size"] / base)
-    table["direction"] = ratios[:, 3].astype(int)
+    table["direction"] = np.array([ratio.direction for ratio in ratios], int)
     missing = f"no run of {plural(base, 'worker')} of this configuration to compare with"
     notes = [missing if math.isnan(value) else warn_above_one(value, low)
              for value, low in zip(table["scaling_efficiency"], table["scaling_efficiency_low"], strict=True)]
@@ -145,9 +145,8 @@ def _bases(table: pd.DataFrame, by: list[str], base: int) -> list[int | None]:
     return [bases.get(configuration) for configuration in configurations]
 
 
-def _compare(runs: pd.DataFrame, base: pd.DataFrame | None, count: int) -> tuple[float, float, float, int]:
-    """Return the ratio of two rows' throughputs, its interval among `count` comparisons, and its direction."""
+def _compare(runs: pd.DataFrame, base: pd.DataFrame | None, count: int) -> noise.Comparison:
+    """Return the ratio of two rows' throughputs, one of `count`; NaN without a base, 1 where it is the base."""
     if base is None or base is runs:
-        return math.nan if base is None else 1.0, math.nan, math.nan, 0
-    ratio = noise.compare(runs, base, "images_per_sec", ratio=True, comparisons=count)
-    return ratio.value, ratio.low, ratio.high, ratio.direction
+        return noise.Comparison(math.nan if base is None else 1.0, math.nan, math.nan)
+    return noise.compare(runs, base, "images_per_sec", ratio=True, comparisons=count)

@@ -119,11 +119,7 @@ LISTED = ("lab", "run", "size", "nodes", "batch_size", "global_batch_size", "ima
 
 
 def load(lab: str | None, root: Path, set_name: str | None = None) -> pd.DataFrame:
-    """Return the runs of a results folder or a set of reference runs, oldest first: all, or those of one lab.
-
-    Raises:
-        LabError: No lab or set has that name, or there are no runs of it, or no runs at all.
-    """
+    """Return the runs of a results folder or a set of reference runs, oldest first: all, or those of one lab."""
     name = "*" if lab is None else lab if (root / lab).is_dir() else catalogue.resolve(lab)
     runs = reference.read_all(set_name, name) if set_name else records.read_all(name, root)
     if not runs:
@@ -170,11 +166,7 @@ class Speeds:
 
 
 def compare_speeds(runs: pd.DataFrame, varying: list[str]) -> Iterator[Speeds]:
-    """Yield the tables of weak and strong scaling that some runs allow; nothing without throughputs.
-
-    Args:
-        runs: Runs, one row each, which differ in the settings `varying`.
-    """
+    """Yield the tables of weak and strong scaling that runs allow which differ in the settings `varying`."""
     if not len(runs) or not runs["images_per_sec"].notna().any():
         return
     base = 1 if (runs["size"] == 1).any() else int(runs["size"].min())
