@@ -145,11 +145,9 @@ def _print_exchanged(job: Job) -> list[dict]:
     """End the run's timeline; print and return its exchanges (rank 0)."""
     import pandas as pd
 
-    from labs.results.tables import grid
-
-    if rows := exchanged(job):
-        table = grid("Exchanged (ui.perfetto.dev shows timeline.json)", pd.DataFrame(rows), list(rows[0]))
-        job.print_once("\n" + table.text())
+    rows = exchanged(job)
+    job.print_once("\nexchanged (ui.perfetto.dev shows timeline.json):\n"
+                   + pd.DataFrame(rows).to_string(index=False, float_format="{:.3g}".format))
     return rows
 
 
