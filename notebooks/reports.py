@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 import pandas as pd
 
-from labs.lint import rules
+from labs.lint import rules, tables
 from labs.pages import at_scale, laws, reports
 from labs.results import noise
 from labs.results.tables import Grid
@@ -253,7 +253,7 @@ def lint(files: tuple[str, ...]) -> Iterator[dict[str, str]]:
     """What `labs lint` finds in some tables: a row per rule."""
     for name in files:
         found: defaultdict[str, set[int]] = defaultdict(set)
-        for each in rules.check_table(ROOT / f"data/reference/{name}.csv"):
+        for each in rules.judge(tables.read(ROOT / f"data/reference/{name}.csv")):
             found[each.rule].update(each.lines)
         for rule, lines in found.items():
             yield {"labs lint finds in": f"{name}.csv", "rule": rule, "lines": ", ".join(map(str, sorted(lines)))}

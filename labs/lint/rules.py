@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from labs.lint import tables
 from labs.lint.tables import SPEEDS, Row, families, group, measured_by, text
-from labs.results import noise, records, scaling
+from labs.results import noise, scaling
 from labs.results.ledger import ENTRIES
 
 Found = Iterator[tuple[Any, ...]]
@@ -41,16 +39,6 @@ def judge(rows: list[Row]) -> list[Finding]:
     found = [Finding(about[0]["where"], tuple(row["line"] for row in about if row["line"]),
                      rule.__name__.replace("_", " "), text) for rule in RULES for text, *about in rule(rows)]
     return sorted(found, key=lambda finding: (finding.where, finding.lines))
-
-
-def check_table(path: Path) -> list[Finding]:
-    """Return what is implausible in a table typed by hand."""
-    return judge(tables.read(path))
-
-
-def check_records(runs: list[records.Record]) -> list[Finding]:
-    """Return what is implausible in records."""
-    return judge(tables.from_records(runs))
 
 
 def brief(findings: Iterable[Finding]) -> list[str]:

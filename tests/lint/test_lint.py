@@ -7,7 +7,7 @@ import re
 import pytest
 
 from labs.cli import commands
-from labs.lint import rules
+from labs.lint import rules, tables
 from labs.run.paths import ROOT
 from tests.results.test_records import record
 
@@ -30,7 +30,7 @@ def each(rule: str, *lines: int) -> set[tuple[str, tuple[int, ...]]]:
     "lab09_fruits": each("changed learning rate", 3) | each("efficiency above 1", 4),
 }.items())
 def test_the_mistakes_of_the_course_reports_are_found(name, mistakes):
-    assert {(found.rule, found.lines) for found in rules.check_table(REFERENCE / f"{name}.csv")} == mistakes
+    assert {(found.rule, found.lines) for found in rules.judge(tables.read(REFERENCE / f"{name}.csv"))} == mistakes
 
 
 RIGHT = {
@@ -78,7 +78,7 @@ weak scaling,ResNet50,2,2,128,256,195,1.95""",
 @pytest.mark.parametrize("name", RIGHT)
 def test_nothing_is_found_in_a_right_table(name, tmp_path):
     (tmp_path / "right.csv").write_text(RIGHT[name])
-    assert [str(finding) for finding in rules.check_table(tmp_path / "right.csv")] == []
+    assert [str(finding) for finding in rules.judge(tables.read(tmp_path / "right.csv"))] == []
 
 
 @pytest.mark.parametrize(("name", "old", "new", "rule", "lines", "words"), [
@@ -98,7 +98,7 @@ def test_nothing_is_found_in_a_right_table(name, tmp_path):
 def test_a_mistake_in_a_table_is_found(name, old, new, rule, lines, words, tmp_path):
     assert RIGHT[name].count(old) == 1
     (tmp_path / "mistake.csv").write_text(RIGHT[name].replace(old, new))
-    found = [finding.text for finding in rules.check_table(tmp_path / "mistake.csv")
+    found = [finding.text for finding in rules.judge(tables.read(tmp_path / "mistake.csv"))
              if (finding.rule, finding.lines) == (rule, lines)]
     assert any(words in text for text in found), found
 
@@ -133,7 +133,7 @@ def test_a_mistake_in_a_record_is_found(rule, change):
     wrong = sound("b", 2, 180.0)
     for part, values in change.items():
         wrong[part] = wrong[part] | values if isinstance(values, dict) else values
-    (found,) = map(str, rules.check_records([sound("a", 1, 100.0), wrong]))
+    (found,) = map(str, rules.judge(tables.from_records([sound("a", 1, 100.0), wrong])))
     assert found.startswith(f"lab10_caltech/{wrong['run']}: {rule}")
 
 
@@ -141,7 +141,7 @@ def test_a_mistake_in_a_record_is_found(rule, change):
 def test_an_efficiency_above_1_with_repeats_has_to_be_more_than_noise(two, found):
     runs = [sound(f"w{size}-{seed}", size, each, seed=seed) for size, values in ((1, (100, 101, 99)), (2, two))
             for seed, each in enumerate(values, 1)]
-    assert len(rules.check_records(runs)) == found
+    assert len(rules.judge(tables.from_records(runs))) == found
 
 
 # The command.

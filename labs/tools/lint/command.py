@@ -34,13 +34,14 @@ def main(args: argparse.Namespace) -> int:
     failed = False
     for path in args.paths or [results_dir()]:
         try:
-            rows = tables.from_records(records.read_all(root=path)) if path.is_dir() else tables.read(path)
+            recorded = path.is_dir()
+            rows = tables.from_records(records.read_all(root=path)) if recorded else tables.read(path)
             if not rows:
                 raise LabError(f"{path} holds no record; `labs run lab10_caltech --workers 2` makes one")
             found = [one_line(str(finding)) for finding in rules.judge(rows)]
-            print(f"{path if path.is_dir() else path.name}: {plural(len(rows), 'row')}",
+            failed |= bool(found)
+            print(f"{path if recorded else path.name}: {plural(len(rows), 'record' if recorded else 'row')}",
                   *(found or ["nothing implausible"]), sep="\n")
-            failed = failed or bool(found)
         except LabError as problem:
             failed = True
             print(f"{ERROR_PREFIX}{one_line(problem)}", file=sys.stderr)

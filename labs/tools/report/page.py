@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from labs.lint import rules
 from labs.lint.rules import brief
+from labs.lint.tables import from_records
 from labs.pages import plots, reports, studies
 from labs.results import ledger, noise, records, scaling
 from labs.results.tables import FEW, Grid, compare_speeds, grid
@@ -80,7 +81,7 @@ def _page(runs: list[records.Record]) -> dict[str, Any]:
     by_lab, wrong = defaultdict(list), defaultdict(list)
     for run in runs:
         by_lab[run["lab"]].append(run)
-    for finding in rules.check_records(runs):
+    for finding in rules.judge(from_records(runs)):
         wrong[finding.where.partition("/")[0]].append(finding)
     machines = Counter(map(_machine, runs))
     newest = records.table([mine[-1] for _, mine in sorted(by_lab.items())])
