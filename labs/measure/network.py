@@ -97,8 +97,6 @@ def cells(job: Job, model: tf.keras.Model, train: Subset, batch_size: int, bandw
     changes between prediction and measurement changes both. `predicted_in_turn_seconds` is the prediction for them.
 
     Args:
-        model: Compiled as `fit` compiles it.
-        set_bandwidth: From `links_of`.
         predict: Returns a step's seconds from its row, the bandwidth and, once they are known, the seconds of a step
             that exchanges nothing (`link_model.step`).
     """

@@ -14,10 +14,7 @@ if TYPE_CHECKING:
 
 
 def images_per_sec(history: Sequence[Mapping[str, float]]) -> float | None:
-    """Return the training images per second of all workers together, without the first epoch.
-
-    The first epoch also traces the model, and may decode images; return None if it is the only one.
-    """
+    """Return the images per second of all workers without the first epoch, which traces the model; None if alone."""
     later = history[1:]
     seconds = sum(row["train_seconds"] for row in later)
     return sum(row["images"] for row in later) / seconds if seconds else None
@@ -63,11 +60,7 @@ def input_rate(subset: Subset, batch_size: int, seconds: float = 1.0) -> float:
 
 
 def gradient_bytes(model: tf.keras.Model, fp16_allreduce: bool = False) -> int:
-    """Return the bytes of one step's gradients as they are sent: those of each trainable parameter.
-
-    Args:
-        fp16_allreduce: Whether `hvd.Compression.fp16` halves them: it casts each floating-point gradient to 2 bytes.
-    """
+    """Return the bytes of one step's gradients as they are sent; `hvd.Compression.fp16` casts floats to 2 bytes."""
     from labs.training.keras_internals import tf_variable
 
     weights = [tf_variable(weight) for weight in model.trainable_weights]

@@ -59,7 +59,7 @@ class Utilization:
         `gpu0_memory_bytes` is the driver's too: what all programs have taken of the GPU.
 
         Args:
-            skip: Seconds at the start to leave out, such as the first epoch, which traces the model.
+            skip: Seconds at the start to leave out, such as the first epoch's.
         """
         rows = [row for row in self.samples if row["seconds"] >= skip]
         rows = rows if len(rows) > 1 else self.samples

@@ -44,12 +44,7 @@ def predicted(nbytes: int, size: int) -> int:
 
 def measure(job: Job, model: tf.keras.Model, train: Subset, batch_sizes: Sequence[int], *,
             fp16_allreduce: bool = False, steps: int = 20) -> list[dict[str, Any]]:
-    """Return a row per batch size: predicted and measured bytes per step, of all nodes together.
-
-    Args:
-        model: Trained by `fit`; this trains it further.
-        fp16_allreduce: Whether the model's optimizer sends its gradients in half precision.
-    """
+    """Return a row per batch size: predicted and measured bytes per step, of all nodes together; train further."""
     local, rows = local_copy(model, LOSS), []
     each = gradient_bytes(model, fp16_allreduce)
     expected = predicted(each, job.size)
@@ -70,10 +65,7 @@ def measure(job: Job, model: tf.keras.Model, train: Subset, batch_sizes: Sequenc
 
 
 def batches(job: Job, train: Subset, batch_size: int):
-    """Return an iterator that repeats one batch of this worker, of unknown size to TensorFlow.
-
-    One traced function then serves all batch sizes.
-    """
+    """Return an iterator that repeats one batch of this worker; TensorFlow need not trace again for its size."""
     rows = train.positions[job.rank::job.size][:batch_size]
     batch = train.images[rows], train.labels[rows], tf.ones(len(rows))
     data = tf.data.Dataset.from_tensors(batch).repeat().map(lambda *tensors: tuple(

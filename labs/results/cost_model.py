@@ -15,10 +15,7 @@ from typing import Literal
 
 
 def ring_seconds(nbytes: float, n: int, latency: float, bandwidth: float) -> float:
-    """Return the seconds of a ring all-reduce: 2 (n - 1) (latency + nbytes / (n bandwidth)).
-
-    No all-reduce sends fewer bytes (Patarasuk and Yuan 2009).
-    """
+    """Return the seconds of a ring: 2 (n - 1) (latency + nbytes / (n bandwidth)). None sends fewer bytes."""
     return 2 * (n - 1) * (latency + nbytes / (n * bandwidth))
 
 
@@ -64,10 +61,7 @@ def allreduce_seconds(nbytes: float, workers: int, latency: float, bandwidth: fl
     messages of at most FUSED_BYTES.
 
     Args:
-        nbytes: Bytes to reduce, per worker.
-        workers: How many, of all nodes.
-        latency, bandwidth: Seconds of an empty message, and bytes per second, of a node's link.
-        workers_per_node: How many of them share a node.
+        workers, workers_per_node: All workers, and how many of them share a node and its link.
         algorithm: Between nodes; "best" is the fastest of them.
     """
     local = min(workers_per_node, workers)

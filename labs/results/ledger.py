@@ -56,13 +56,8 @@ def measure(job: Job, model: tf.keras.Model, train: Subset, history: Sequence[di
             augment: Augment | None = None) -> tuple[dict[str, float], list[dict[str, float]]]:
     """Return the ledger of an epoch, in seconds, and the rounds behind it.
 
-    A round has the seconds per step of each kind of step, and the seconds of an epoch of one step. Call it last: it
-    trains the model further.
-
-    Args:
-        model: Trained by `fit`.
-        train: Its training images; batch_size and augment must be those of `fit`.
-        history: From `fit`; the wall time is the median of its epochs after the first.
+    A round has the seconds per step of each kind of step, and the seconds of an epoch of one step. The arguments are
+    those of `fit`, and its history, whose median epoch is the wall time. Call it last: it trains the model further.
     """
     from labs.datasets.pipeline import AHEAD, train_batches
     from labs.datasets.sharding import shard
@@ -159,9 +154,6 @@ def samples(runs: Sequence[Record]) -> pd.DataFrame:
 
     The index is the seed, by which runs are paired, or the round. Disturbed runs are left out where there are others;
     `attrs["disturbed"]` names them.
-
-    Args:
-        runs: Records of one configuration and one number of workers, with a ledger.
     """
     import pandas as pd
 
@@ -218,9 +210,6 @@ def excess(one: pd.DataFrame, many: pd.DataFrame, workers: int) -> pd.DataFrame:
 
     The last row, "wall", is the sum: the wall time on N workers minus 1/N of that on one. One worker exchanges nothing:
     its measured `communication` is an error, and belongs to `other`.
-
-    Args:
-        one, many: Samples of one worker, and of N = `workers` with the same batch per worker.
     """
     import pandas as pd
 
@@ -240,7 +229,7 @@ def bound(one: pd.DataFrame, many: pd.DataFrame, workers: int) -> str:
     """Return a sentence on what bounds the scaling: the entry whose excess exceeds all others by more than noise.
 
     An excess that is not larger than that of `other`, of either sign, is no explanation, and a superlinear speedup
-    needs none. Arguments as in `excess`.
+    needs none.
     """
     ideal = _ideal(one, workers)
     largest, *others = excess(one, many, workers).drop(index="wall").index

@@ -23,17 +23,12 @@ class Link(NamedTuple):
     """Bytes per second (1 / beta)."""
 
     def allreduce_seconds(self, nbytes: float, n: int) -> float:
-        """Return the seconds of a ring all-reduce of n workers; see `cost_model.ring_seconds`."""
+        """Return the seconds of a ring all-reduce of n workers."""
         return cost_model.ring_seconds(nbytes, n, self.latency, self.bandwidth)
 
 
 def fit(rows: Sequence[Mapping[str, Any]], n: int) -> Link:
-    """Return the link's constants that best explain the times of all-reduces.
-
-    Args:
-        rows: With `bytes` and `seconds` each, of at least two sizes from SMALLEST on.
-        n: Number of workers, one on each node.
-    """
+    """Return the constants of a link between n nodes that explain the `seconds` of all-reduces by their `bytes`."""
     nbytes, seconds = _used(rows, "bytes", "seconds")
     # A ring: seconds = 2 (n - 1) latency + 2 (n - 1) / n nbytes / bandwidth.
     latency, per_byte = _smallest_errors(n, [2 * (n - 1) / n * nbytes], seconds)
@@ -49,8 +44,6 @@ def between(rows: Sequence[Mapping[str, Any]], n: int, bits_per_second: float) -
 
     Args:
         rows: As in `fit`, with `bits_per_second` of the link, infinity for an unlimited one.
-        n: Number of workers, one on each node.
-        bits_per_second: The bandwidth.
     """
     nbytes, seconds, bits = _used(rows, "bytes", "seconds", "bits_per_second")
     sent = 2 * (n - 1) / n * nbytes
@@ -91,7 +84,6 @@ def parts(cell: Mapping[str, Any], n: int, link: Link, unlimited: Link, busy: Li
     Args:
         cell: `gradient_bytes`, and the seconds of a step that exchanges nothing: `alone_seconds`, until its largest
             gradient is computed `ready_seconds` (little is sent before), and until all are `computed_seconds`.
-        n: Number of workers.
         link, unlimited, busy: The constants of the link, of an unlimited one, and while a program keeps the cores busy.
         alone: Seconds of a step that exchanges nothing, where they were measured again; the machine's speed may have
             changed since the cell's.

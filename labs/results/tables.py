@@ -1,15 +1,15 @@
-"""Tables as text for a terminal and as Markdown for a page: of runs, and of throughputs and speedups."""
+"""Tables as text for a terminal and as Markdown for a page; the table of runs that `labs results` shows."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from labs.results import records, reference, scaling
+from labs.results import records, reference
 from labs.run import catalogue, terminal
 from labs.run.errors import LabError
 from labs.run.paths import format_path
@@ -135,51 +135,3 @@ def listing(frame: pd.DataFrame) -> str:
     texts = frame[[name for name in LISTED if name in frame]].rename(columns=heading)
     return texts.to_string(index=False, na_rep="", float_format=lambda value: f"{value:.4g}" if value < 1000 else
                            f"{value:.0f}")
-
-
-# Throughputs and speedups: after a sweep, and on the report page.
-
-TITLES = {"weak": "Speed and weak scaling: constant batch per worker",
-          "strong": "Speed and strong scaling: constant global batch", "": "Speed"}
-"""Titles, by the kind of scaling; "" if only one number of workers ran."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Speeds:
-    """A table of `scaling.speedups` over `base` workers; its configurations differ in the columns `by`."""
-
-    scaling: Literal["weak", "strong", ""]
-    table: pd.DataFrame
-    by: list[str]
-    base: int
-
-    def grid(self) -> Grid:
-        """Return the table for a page, with speedups if there is anything to compare."""
-        nodes = ["nodes"] if self.table["nodes"].nunique() > 1 else []
-        ratios = ["speedup", "scaling_efficiency", "note"] if self.scaling else []
-        n = "n" if self.base == 1 else f"(n / {self.base})"
-        note = (f"images/s: geometric mean over the repeats, without the first epoch [95 % interval; {FEW}]"
-                + f"; speedup: throughput(n) / throughput({self.base}) of the same configuration [95 % for all rows "
-                  f"together]; efficiency: speedup / {n}" * bool(self.scaling))
-        columns = [*self.by, "size", *nodes, "repeats", "images_per_sec", "seconds_per_epoch", "first_epoch_seconds"]
-        return grid(TITLES[self.scaling], self.table, [*columns, *ratios], note)
-
-
-def compare_speeds(runs: pd.DataFrame, varying: list[str]) -> Iterator[Speeds]:
-    """Yield the tables of weak and strong scaling that runs allow which differ in the settings `varying`."""
-    if not len(runs) or not runs["images_per_sec"].notna().any():
-        return
-    base = 1 if (runs["size"] == 1).any() else int(runs["size"].min())
-    weak, strong = (scaling.speedups(runs, base, varying, kind) for kind in ("weak", "strong"))
-    weakly, strongly = (table["speedup"].notna() & (table["size"] > base) for table in (weak, strong))
-    if weakly.any() or not strongly.any():
-        yield Speeds("weak" if weakly.any() else "", weak, [name for name in varying if name in weak], base)
-    if strongly.any():  # Rows without a partner at the same global batch are in the other table.
-        partners = strong[strong["global_batch_size"].isin(strong["global_batch_size"][strongly])]
-        yield Speeds("strong", partners, [*(name for name in varying if name in strong), "global_batch_size"], base)
-
-
-def summary(runs: Iterable[records.Record]) -> str:
-    """Return the tables that some runs allow, as text for a terminal."""
-    grids = [speeds.grid() for speeds in compare_speeds(*scaling.frame(runs))]
-    return "\n\n".join(f"{each.text()}\n({each.note})" for each in grids)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labs.pages import laws
-from labs.results import cost_model, scaling, tables
+from labs.results import cost_model, scaling
 from labs.run.errors import LabError
 
 
@@ -72,7 +72,7 @@ def test_a_table_names_the_disturbed_run_that_it_leaves_out_and_corrects_its_ver
     assert alone["speedup_low"][4] > 1 > table["speedup_low"][4], "a reader picks one of two rows"
     assert table["direction"].tolist() == [0, 1, 0]
     assert alone["direction"].tolist() == [0, 1]
-    printed = tables.Speeds("weak", table.reset_index(), ["batch_size"], 1).grid().text()
+    printed = scaling.Speeds("weak", table.reset_index(), ["batch_size"], 1).grid().text()
     assert "left out, disturbed: b32-w2-s3" in printed
     frame["disturbed"] = ["busy" if size == 2 else "" for size in frame["size"]]
     row = scaling.speedups(frame).set_index("size").loc[2]  # All are disturbed: the figure, and no verdict.

@@ -21,7 +21,7 @@ from labs.lint.rules import brief
 from labs.lint.tables import from_records
 from labs.pages import plots, reports, studies
 from labs.results import ledger, noise, records, scaling
-from labs.results.tables import FEW, Grid, compare_speeds, grid
+from labs.results.tables import FEW, Grid, grid
 from labs.run import atomic, catalogue, sweeps
 from labs.run.catalogue import Lab
 from labs.run.errors import LabError
@@ -134,7 +134,7 @@ def _items(lab: Lab | None, runs: list[records.Record]) -> list[Item]:
 def _measured(runs: list[records.Record]) -> Iterator[Item]:
     """Yield the throughputs and speedups, the ledger, the test metrics and the utilization."""
     frame, varying = scaling.frame(runs)
-    for speeds in compare_speeds(frame, varying):
+    for speeds in scaling.compare_speeds(frame, varying):
         yield (made := speeds.grid())
         table, by = speeds.table[speeds.table["speedup"].notna()], speeds.by
         if speeds.scaling and len(table[by].drop_duplicates() if by else ()) <= LINES:
