@@ -143,11 +143,11 @@ def _speed(job):
     config = job.config
     sizes = measure.collectives.message_sizes(int(config.largest_mb * 2**20))
     with tf.device(job.layout.exchange_device):
-        first = measure.collectives.settle(job.layout.backend)
+        measure.collectives.settle()
         rows = measure.collectives.measure(job.layout.backend, sizes, config.seconds)
         small = measure.collectives.fusion(TENSORS, nbytes=4096, seconds=config.seconds / 10)
     reduced = allreduces(rows, f"Horovod over {job.layout.backend}")
-    tables = {"first_calls": first, "collectives": rows, "fusion": small}
+    tables = {"collectives": rows, "fusion": small}
     return tables, {"latency_seconds": reduced[0]["seconds"], "busbw_gb_per_sec": reduced[-1]["busbw"] / 1e9}
 
 
@@ -158,7 +158,7 @@ def _links(job):
     sizes = [nbytes for nbytes in measure.collectives.message_sizes(largest) if nbytes == 4 or nbytes >= 2**14]
     bandwidths = measure.network.bandwidths(config.bandwidths)
     with measure.network.links_of(job) as set_bandwidth:
-        measure.collectives.settle(job.layout.backend)
+        measure.collectives.settle()
         for bandwidth in bandwidths:
             set_bandwidth(bandwidth)
             measured = measure.network.allreduces(job, sizes, config.seconds)
@@ -187,7 +187,7 @@ def _bandwidth(job):
     bandwidths = measure.network.bandwidths(job.config.bandwidths)
     digits = datasets.from_arrays(datasets.read_mnist(datasets.locate("mnist", "embedded")), 0.0, job.seed)
     with measure.network.links_of(job) as set_bandwidth:
-        measure.collectives.settle(job.layout.backend)
+        measure.collectives.settle()
         constants, rows = _constants(job, bandwidths, set_bandwidth)
         networks = itertools.product(UNITS, BATCH_SIZES, [False])
         cells = list(_cells(job, digits.train, set_bandwidth, constants, networks))

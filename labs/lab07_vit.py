@@ -100,15 +100,11 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         rows = []
         if config.traffic and job.size > 1:  # One worker sends nothing.
             rows = measure.wire.measure(job, model, train, [config.batch_size * factor for factor in (1, 2, 4)])
-        record = results.finish(
+        return results.finish(
             job, history, tables=tables | {"wire": rows}, test_accuracy=test["accuracy"], test_loss=test["loss"],
             parameters=model.count_params(), gradient_bytes=measure.gradient_bytes(model),
             **{name: float(rows[0][name]) for name in ("predicted_bytes_per_step", "measured_bytes_per_step") if rows},
         )
-        if job.rank == 0 and job.size > 1:
-            free = ("backend", "traffic")  # They do not change one worker's speed.
-            print(results.speed_tables.against_one_worker(record, options.results_root, free))
-        return record
 
 
 def _optimizer(config: Config, size: int, images: int):

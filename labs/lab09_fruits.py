@@ -141,17 +141,12 @@ def train(config: Config, options: Options, stop_when: Callable[[dict[str, float
         if config.recompute_statistics:
             training.recompute_statistics(job, model, fruits.train, config.batch_size, datasets.Augment())
             recomputed = training.evaluate(job, model, fruits.test, config.batch_size)
-        record = results.finish(
+        return results.finish(
             job, history, tables=training.keep_model(job, model, fruits, config.batch_size),
             test_accuracy=test["accuracy"], test_loss=test["loss"], test_images=len(fruits.test),
             **{f"test_{name}_recomputed": value for name, value in recomputed.items()},
             **(_leak(fruits) if config.leak_check and job.rank == 0 else {}),
         )
-        if job.rank == 0 and job.size > 1:
-            # One worker has the same learning rate under every rule, and the other two do not change its speed.
-            free = ("scaling", "leak_check", "recompute_statistics")
-            print(results.speed_tables.against_one_worker(record, options.results_root, free))
-        return record
 
 
 def _leak(fruits) -> dict[str, Any]:

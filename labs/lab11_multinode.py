@@ -222,7 +222,7 @@ def _sleep(job):
     reduce, gradients = measure.collectives.reduction(nbytes)
     batches = {"weak": config.batch_size, "strong": divide(config, job.size).batch_size}
     with measure.network.links_of(job) as set_bandwidth:
-        measure.collectives.settle(job.layout.backend)
+        measure.collectives.settle()
         for bandwidth in measure.network.bandwidths(config.bandwidths):
             set_bandwidth(bandwidth)
             for kind, batch_size in batches.items():

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pandas as pd
 
-from labs.lint import checker
+from labs.lint import rules, tables
 from labs.pages import reports
 from labs.results import noise
 from labs.results.tables import Grid
@@ -129,7 +129,7 @@ LINTED = {"F": ("lab09_fruits",), "M": ("lab02_mnist_accuracy",),
 def lint(report: str) -> str:
     """Say what `labs lint` finds in a report's tables."""
     found = dict.fromkeys(each.rule for name in LINTED[report]
-                          for each in checker.check_table(ROOT / f"data/reference/{name}.csv"))
+                          for each in rules.judge(tables.read(ROOT / f"data/reference/{name}.csv")))
     return f"`labs lint` finds in `data/reference`: {', '.join(found)}."
 
 

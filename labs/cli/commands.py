@@ -267,13 +267,13 @@ def _add_results(parser: argparse.ArgumentParser) -> None:
 
 
 def _results(args: argparse.Namespace) -> None:
-    from labs.results import listing
+    from labs.results import tables
 
-    runs = listing.load(args.lab, paths.results_dir(), args.reference)
+    runs = tables.load(args.lab, paths.results_dir(), args.reference)
     if not args.csv:
-        print(listing.table(runs))
+        print(tables.listing(runs))
         return
-    atomic.write_text(args.csv, listing.csv(runs))
+    atomic.write_text(args.csv, runs.convert_dtypes().to_csv(index=False))
     print(f"{printable(args.csv)}: {plural(len(runs), 'run')}, {plural(len(runs.columns), 'column')}")
 
 

@@ -128,11 +128,11 @@ def _table(todo: Sequence[Cell], results_root: Path) -> str:
 def _print_summary(lab: Lab, todo: Sequence[Cell], results_root: Path) -> None:
     """Print the lab's summary of the sweep's runs, by default their speedups."""
     from labs.pages import studies
-    from labs.results import records, speed_tables
+    from labs.results import records, scaling
 
     names = {cell.name for cell in todo}
     runs = [record for record in records.read_all(lab.name, results_root) if record["run"] in names]
-    if runs and (summary := studies.summary(lab.name, runs) or speed_tables.summary(runs)):
+    if runs and (summary := studies.summary(lab.name, runs) or scaling.summary(runs)):
         print(summary + "\n")
 
 

@@ -1,71 +1,183 @@
-"""Typed tables of results: CSV files with the columns of `COLUMNS`, which `labs lint --template` prints."""
+"""Rows of figures as lint's rules compare them: of records, and of CSV tables with the columns of `COLUMNS`."""
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import math
+import re
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
-from labs.lint.rows import Row
+from labs.results import ledger, noise, records
 from labs.run import usage
 from labs.run.errors import LabError, quoted
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-TEXTS = {
-    "part": "any words about the row; they are not compared",
-    "experiment": "what the rows show together, such as: strong scaling",
-    "model": "the network, such as: ResNet50",
-    "data": "the data set",
-    "device": "cpu, or the GPU, such as: H100",
-}
-SETTINGS = {
-    "workers": "all workers, as hvd.size() counts them",
-    "nodes": "the nodes on which they ran",
-    "processes_per_node": "the workers on each node",
-    "threads_per_process": "threads of each worker",
-    "batch_size_per_worker": "images of one step of one worker",
-    "global_batch_size": "images of one step of all workers",
-    "learning_rate": "as used, after any scaling",
-    "seed": "where a setting ran several times",
-    "images": "training images of an epoch",
-    "epochs": "epochs of the run",
-    "epoch": "the epoch of this row's figures",
-    "steps": "steps of the whole run; of one epoch if there is no column epochs",
-    "gradient_bytes": "bytes of all gradients: 4 per parameter",
-    "link_gb_per_sec": "what the link between the workers can carry, GB/s",
-}
-FIGURES = {
-    "images_per_sec": "of all workers",
-    "seconds_per_epoch": "without the first epoch",
-    "train_seconds": "of all epochs",
-    "total_seconds": "of the whole run, with start-up",
-    "speedup": "throughput(n) / throughput(1)",
-    "scaling_efficiency": "speedup / n",
-    "accuracy": "share of right answers, 0 to 1, on images that the source does not name",
-    "train_accuracy": "on the training images",
-    "test_accuracy": "on the test images",
-    "train_loss": "on the training images",
-    "input_seconds": "part of seconds_per_epoch: waiting for data",
-    "compute_seconds": "part of seconds_per_epoch: forward and backward pass",
-    "communication_seconds": "part of seconds_per_epoch: exchange of gradients",
-    "other_seconds": "part of seconds_per_epoch: the rest",
-    "bandwidth_gb_per_sec": "of the exchange, GB/s (busbw)",
-    "forward_bytes": "bytes that were sent in the forward pass",
-    "backward_bytes": "bytes that were sent in the backward pass",
-    "allreduce_bytes": "bytes that the all-reduce sent",
-}
-COLUMNS = TEXTS | SETTINGS | FIGURES
-"""The columns that a table may have, with their meanings and units."""
-
+TEXTS = ("part", "experiment", "model", "data", "device")
+SETTINGS = ("workers", "nodes", "processes_per_node", "threads_per_process", "batch_size_per_worker",
+            "global_batch_size", "learning_rate", "seed", "images", "epochs", "epoch", "steps", "link_gb_per_sec")
+FIGURES = ("images_per_sec", "seconds_per_epoch", "train_seconds", "total_seconds", "speedup", "scaling_efficiency",
+           "accuracy", "train_accuracy", "test_accuracy", "train_loss", "input_seconds", "compute_seconds",
+           "communication_seconds", "other_seconds", "bandwidth_gb_per_sec", "forward_bytes", "backward_bytes",
+           "allreduce_bytes")
+COLUMNS = (*TEXTS, *SETTINGS, *FIGURES)
+"""The columns that a table may have."""
+MEANINGS = """\
+part and experiment may hold any words; model, data and device have to agree in a comparison, device is cpu or a GPU.
+workers are all workers, as hvd.size() counts them, images those of an epoch, learning_rate that after scaling.
+steps are those of the whole run; of one epoch if there is no column epochs.
+images_per_sec is that of all workers, seconds_per_epoch without the first epoch, total_seconds with start-up.
+speedup is throughput(n) / throughput(1), scaling_efficiency speedup / n; accuracies are 0 to 1.
+input, compute, communication and other are the parts of seconds_per_epoch.
+bandwidth_gb_per_sec is that of the exchange (busbw), link_gb_per_sec what the link can carry, both in GB/s."""
 RENAMED = {"workers": "size", "batch_size_per_worker": "batch_size"}
 """Columns that records call otherwise."""
 ALIKE = ("model", "data", "device", "threads_per_process", "epochs")
 """The columns that must agree in a comparison."""
+SPEEDS = ("images_per_sec", "seconds_per_epoch", "train_seconds", "total_seconds")
+"""The columns from which a speedup can be computed, the best first."""
+
+
+class Row(dict[str, Any]):
+    """A record, or a line of a table, by the columns of `COLUMNS`; `workers` is `size` here, as in records.
+
+    Figures are attributes, such as `row.speedup`: NaN, with which every comparison is false, if there is none. Also
+    `where`, the run or the file; `line`, in a file, or 0; and `settings`, whatever has to agree in a comparison apart
+    from the batch size, as text.
+    """
+
+    def __getattr__(self, name: str) -> float:
+        cell = self.get(name)
+        return float(cell) if isinstance(cell, int | float) and math.isfinite(cell) else math.nan
+
+    @property
+    def size(self) -> float:
+        """The number of workers, or nodes x processes; NaN if the row does not say it."""
+        return _first(self.__getattr__("size"), self.nodes * _first(self.processes_per_node, 1.0))
+
+    @property
+    def batch(self) -> float:
+        """The images of one step of one worker."""
+        return _first(self.batch_size, self.global_batch_size / _first(self.size, 1.0))
+
+    @property
+    def global_batch(self) -> float:
+        """The images of one step of all workers."""
+        return _first(self.global_batch_size, self.batch_size * self.size)
+
+    @property
+    def workers(self) -> str:
+        """The number of workers as text, or that of nodes if the row does not say how many each had."""
+        unit = "node" if {"size", "processes_per_node"}.isdisjoint(self) else "worker"
+        return f"{text(self.size)} {unit}{'s' * (self.size != 1)}" if self.size > 0 else "an unknown number of workers"
+
+    @property
+    def place(self) -> str:
+        """The row in a message."""
+        return f"line {self['line']}" if self["line"] else self["where"]
+
+    def throughput(self, by: str) -> float:
+        """Return the throughput, in any unit, from one of the columns `SPEEDS`; NaN if it has none."""
+        figure = _first(self.__getattr__(by))
+        return figure if by == "images_per_sec" else _first(self.images, 1.0) / figure
+
+    def agree(self, *free: str) -> Hashable:
+        """Return the settings that must agree in a comparison, apart from some."""
+        return tuple((name, setting) for name, setting in self["settings"].items() if name not in free)
+
+
+def _first(*figures: float) -> float:
+    """Return the first figure above 0; NaN if there is none."""
+    return next((figure for figure in figures if figure > 0), math.nan)
+
+
+def text(figure: float) -> str:
+    """Write a number with few digits."""
+    if not math.isfinite(figure):
+        return "?"
+    return f"{figure:,.0f}" if figure == int(figure) or abs(figure) >= 1000 else f"{figure:.4g}"
+
+
+def group(items: Iterable, by: Callable[[Any], Hashable]) -> list[list]:
+    """Return items in groups, in the order of the groups' first items."""
+    groups = defaultdict(list)
+    for item in items:
+        groups[by(item)].append(item)
+    return list(groups.values())
+
+
+def measured_by(rows: Iterable[Row]) -> str:
+    """Return the column from which the speedups of some rows follow best."""
+    return next((by for by in SPEEDS if sum(row.size * row.throughput(by) > 0 for row in rows) > 1), SPEEDS[0])
+
+
+def families(rows: Iterable[Row], by: str) -> Iterator[tuple[list[Row], list[Row]]]:
+    """Yield the rows of each number of workers and nodes, behind the rows of their base.
+
+    The base is the fewest workers of the same settings, either with the batch per worker (weak scaling) or with the
+    global batch (strong scaling), whichever are fewer.
+    """
+    timed = sorted((row for row in rows if row.throughput(by) > 0 and row.size > 0), key=_shape)
+    bases: dict[Hashable, list[Row]] = {}
+    for row in timed:
+        for constant in _constants(row):
+            base = bases.setdefault(constant, [])
+            base += [row] * (not base or _shape(base[0]) == _shape(row))
+    for cell in group(timed, lambda row: (*_constants(row), _shape(row))):
+        yield min((bases[constant] for constant in _constants(cell[0])), key=lambda base: base[0].size), cell
+
+
+def _shape(row: Row) -> tuple[float, float]:
+    return row.size, _first(row.nodes, 1.0)
+
+
+def _constants(row: Row) -> tuple[Hashable, Hashable]:
+    """Return what a weak and a strong scaling hold constant; as text, in which a NaN equals a NaN."""
+    return (row.agree(), f"weak {row.batch}"), (row.agree(), f"strong {row.global_batch}")
+
+
+def from_records(runs: list[records.Record]) -> list[Row]:
+    """Return records as rows."""
+    computed_on = records.computed_on(runs)
+    names = dict.fromkeys(name for run in runs for name in run["config"] if name not in ("seed", "batch_size"))
+    rows = []
+    for index, run in enumerate(runs):
+        config, layout, last = run["config"], run["layout"], run["history"][-1] if run["history"] else {}
+        gpus, parts = run["machine"].get("gpus"), ledger.read(run["metrics"])
+        rows.append(Row({
+            "where": f"{run['lab']}/{run['run']}", "line": 0,
+            "settings": {"lab": run["lab"], **{name: str(config.get(name, "")) for name in names},
+                         **{name: values[index] for name, values in computed_on.items()}},
+            "size": layout["size"], "nodes": layout["nodes"], "global_batch_size": layout["global_batch_size"],
+            "batch_size": config.get("batch_size"), "learning_rate": config.get("base_lr"), "seed": config.get("seed"),
+            "device": " ".join(gpus) if gpus else "cpu" if gpus == [] else "",
+            "images": last.get("images"), "steps_per_epoch": last.get("steps"), "clocks": _clocks(run),
+            "images_per_sec": run["timings"]["images_per_sec"], "asked": _asked(run),
+            "bandwidth_gb_per_sec": run["metrics"].get("busbw_gb_per_sec"), "seconds_per_epoch": parts.get("wall"),
+            "disturbed": noise.disturbance(run), "warning": noise.warning(run),
+            **{f"{part}_seconds": seconds for part, seconds in parts.items()},
+        }))
+    return rows
+
+
+def _asked(run: records.Record) -> list[tuple[str, Any, Any]]:
+    """Return what was asked for, by the run's name and Config, and what ran."""
+    config, layout = run["config"], run["layout"]
+    # The names that `labs run` and `labs sweep` give to runs.
+    name = re.match(r"(?:\d{8}-\d{6}|sweep)-w(\d+)(?:-n(\d+))?", run["run"])
+    asked = [("workers", name and name[1], layout["size"]), ("nodes", name and name[2], layout["nodes"]),
+             ("threads", config.get("threads"), layout.get("threads"))]
+    if {str(each.get("backend")).lower() for each in (config, layout)} <= {"mpi", "gloo", "nccl"}:
+        asked.append(("backend", config["backend"], layout["backend"]))
+    return [each for each in asked if each[1]]
+
+
+def _clocks(run: records.Record) -> tuple[float, ...]:
+    """Return the seconds of a run's epochs; none of a search or an elastic run, which have those of other runs."""
+    searched = {"events", "trials"} & run.get("tables", {}).keys()
+    return () if searched else tuple(row["train_seconds"] for row in run["history"] if row.get("train_seconds"))
 
 
 def read(path: Path) -> list[Row]:
@@ -74,30 +186,24 @@ def read(path: Path) -> list[Row]:
     Raises:
         LabError: It cannot be read, or has an unknown column, a text for a number, or no figure.
     """
-    frame = _frame(path)
-    if unknown := [name for name in frame if name not in COLUMNS]:
-        similar = usage.suggestion(unknown[0], COLUMNS)
-        raise LabError(f"{path.name}: unknown column {quoted(unknown[0])}{similar}; fill in the table that `labs lint "
-                       f"--template` prints; known are {', '.join(COLUMNS)}")
-    if not FIGURES.keys() & set(frame):
+    rows, lines = [], _lines(path)
+    names = {name: None for cells in lines.values() for name in cells}
+    for unknown in (name for name in names if name not in COLUMNS):
+        raise LabError(f"{path.name}: unknown column {quoted(unknown)}{usage.suggestion(unknown, COLUMNS)}; fill in "
+                       f"the table that `labs lint --template` prints; known are {', '.join(COLUMNS)}")
+    if not any(name in FIGURES for name in names):
         raise LabError(f"{path.name} holds no figures to check; give at least one of {', '.join(FIGURES)}")
-    for name in frame.columns.difference(list(TEXTS)):
-        frame[name] = _numbers(path, frame[name])
-    return [_row(path, line, row) for line, row in frame.rename(columns=RENAMED).to_dict("index").items()]
+    for line, cells in lines.items():
+        row = Row({RENAMED.get(name, name): cell if name in TEXTS else _number(f"{path.name}, line {line}", name, cell)
+                   for name, cell in cells.items()}, where=path.name, line=line)
+        row["steps_per_epoch"] = row.steps / max(1.0, row.get("epochs", 1.0))
+        row["settings"] = {name: str(row.get(name, "")) for name in ALIKE}
+        rows.append(row)
+    return rows
 
 
-def _row(path: Path, line: Any, cells: dict[Any, Any]) -> Row:
-    """Return a line of a file as a row: its cells that are not empty."""
-    row = Row({name: cell for name, cell in cells.items() if cell == cell}, where=path.name, line=line)
-    row["steps_per_epoch"] = row.steps / max(1.0, row.get("epochs", 1.0))
-    row["settings"] = {name: str(row.get(name, "")) for name in ALIKE}
-    return row
-
-
-def _frame(path: Path) -> pd.DataFrame:
-    """Return the cells of a file as text, by the line."""
-    import pandas as pd
-
+def _lines(path: Path) -> dict[int, dict[str, str]]:
+    """Return the cells of a file that are not empty, by line and column."""
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             head, *lines = csv.reader(file, skipinitialspace=True)
@@ -106,30 +212,21 @@ def _frame(path: Path) -> pd.DataFrame:
                        "a CSV file") from None
     except (ValueError, csv.Error):
         raise LabError(f"{path.name} is not a table; save it as CSV in UTF-8, with commas between the cells") from None
-    if len({*head}) < len(head):
-        raise LabError(f"{path.name}: the column {quoted(max(head, key=head.count))} stands there twice; remove one")
-    if len(head) == 1 and (";" in head[0] or "\t" in head[0]):
-        raise LabError(f"{path.name}: no commas between the cells; save it as CSV with commas")
-    for number, cells in enumerate(lines, 2):  # Cells may have shifted.
-        if any(cells) and len(cells) != len(head):
-            raise LabError(f"{path.name}, line {number}: {len(cells)} cells under {len(head)} columns; leave no cell "
-                           "out, and write decimal points, not commas")
-    rows = {number: dict(zip(head, cells, strict=True)) for number, cells in enumerate(lines, 2) if any(cells)}
-    frame = pd.DataFrame.from_dict(rows, orient="index", columns=head)
-    return frame.replace("", None).dropna(axis="columns", how="all")
+    rows = {number: cells for number, cells in enumerate(lines, 2) if any(cells)}
+    for number, cells in rows.items():  # Cells may have shifted.
+        if len(cells) != len({*head}):
+            raise LabError(f"{path.name}, line {number}: {len(cells)} cells under {len({*head})} columns; leave no "
+                           "cell out, name no column twice, and write decimal points, not commas")
+    return {number: {name: cell for name, cell in zip(head, cells, strict=True) if cell}
+            for number, cells in rows.items()}
 
 
-def _numbers(path: Path, cells: pd.Series) -> pd.Series:
-    """Return a column as numbers; NaN where a cell is empty."""
-    import pandas as pd
-
-    numbers = pd.to_numeric(cells, errors="coerce").astype(float)
-    limits = -math.inf if cells.name == "train_loss" else 0, 1 if str(cells.name).endswith("accuracy") else math.inf
-    for problem, wrong in {
-        "is not a number; write it with a decimal point and without a unit": ~np.isfinite(numbers),
-        "is below 0; write what was measured": numbers < limits[0],
-        "is above 1; write 0.91 for 91 %": numbers > limits[1],
-    }.items():
-        for line, cell in cells[cells.notna() & wrong].items():
-            raise LabError(f"{path.name}, line {line}: {cells.name} {quoted(cell)} {problem}, or leave the cell empty")
-    return numbers
+def _number(place: str, name: str, cell: str) -> float:
+    """Return a cell as a number, at least 0; an accuracy is at most 1."""
+    low, high = -math.inf if name == "train_loss" else 0.0, 1.0 if name.endswith("accuracy") else math.inf
+    with contextlib.suppress(ValueError):
+        number = float(cell)
+        if math.isfinite(number) and low <= number <= high:
+            return number
+    raise LabError(f"{place}: {name} {quoted(cell)} is not a number from {low:g} to {high:g}; write a decimal point "
+                   "and no unit, 0.91 for 91 %, or leave the cell empty")

@@ -23,17 +23,10 @@ from labs.training import hvd_ops
 Row = dict[str, Any]
 Call = Callable[[], Any]
 COLLECTIVES = ("allreduce", "broadcast", "allgather")
-EAGER_BYTES = 4096
-"""Up to this size, eager calls are measured too; in larger ones their overhead does not show."""
-WARMUP = 3
-"""Calls of each case before it is timed: the first one negotiates the tensor's new shape, which is slow."""
 FIRST = 40
-"""Calls at the start of a run that are reported separately: until its threads have settled, calls are several times
-slower."""
+"""Calls before a measurement: until the threads of a new run have settled, calls are several times slower."""
 REPEATS = 10, 50
 """Least and most repeats of a case: the median of fewer is too uncertain."""
-Times = dict[Any, np.ndarray]
-"""The seconds of each repeat on its slowest worker, by the name of the call."""
 
 
 def busbw_factor(collective: str, size: int) -> float:
@@ -53,30 +46,32 @@ def measure(backend: str, sizes: Sequence[int], seconds: float,
     graphs = {collective: _graph(collective) for collective in collectives}
     rows = []
     for collective, nbytes in cases:
-        elements = max(1, nbytes // 4 // hvd.size()) * hvd.size()
-        calls = _calls(backend, collective, elements, graphs[collective])
-        for library, times in in_turns(calls, seconds / len(cases)).items():
+        elements = _elements(nbytes)
+        mine = elements // hvd.size() if collective == "allgather" else elements
+        graph, tensor = graphs[collective], tf.ones(mine)
+        calls = {f"Horovod over {backend}": lambda: graph(tensor).numpy(),  # noqa: B023 - On a GPU numpy() waits.
+                 "raw MPI": _raw_mpi(collective, mine, elements)}
+        for library, times in time_in_turns(calls, seconds / len(cases)).items():
             rows.append({"collective": collective, "library": library} | _row(collective, 4 * elements, times))
     return rows
+
+
+def _elements(nbytes: int) -> int:
+    """Return the elements of a message of about this size, which can be divided among the workers."""
+    return max(1, nbytes // 4 // hvd.size()) * hvd.size()
 
 
 def reduction(nbytes: int) -> tuple[Callable[[tf.Tensor], Any], tf.Tensor]:
     """Return Horovod's all-reduce, which waits for its result, and a tensor of about this size."""
     reduce = _graph("allreduce")
-    return lambda tensor: reduce(tensor).numpy(), tf.ones(max(1, nbytes // 4 // hvd.size()) * hvd.size())
+    return lambda tensor: reduce(tensor).numpy(), tf.ones(_elements(nbytes))
 
 
-def settle(backend: str, nbytes: int = 8) -> list[Row]:
-    """Call all-reduces of `nbytes` until a new run has settled, and return their times, a row per library.
-
-    `first_seconds` is the first call, `next_seconds` the median of the next nine, `later_seconds` that of all others.
-    Over Gloo the first calls take 8 to 50 ms, later ones 2 ms.
-    """
-    elements = max(1, nbytes // 4 // hvd.size()) * hvd.size()
-    calls = _calls(backend, "allreduce", elements, _graph("allreduce"))
-    return [{"library": library, "bytes": 4 * elements, "calls": FIRST, "first_seconds": float(times[0]),
-             "next_seconds": float(np.median(times[1:10])), "later_seconds": float(np.median(times[10:]))}
-            for library, times in _repeated(calls, FIRST).items()]
+def settle() -> None:
+    """Call small all-reduces until a new run has settled."""
+    reduce, tensor = reduction(8)
+    for _ in range(FIRST):
+        reduce(tensor)
 
 
 def fusion(tensors: int, nbytes: int, seconds: float) -> list[Row]:
@@ -99,19 +94,7 @@ def fusion(tensors: int, nbytes: int, seconds: float) -> list[Row]:
         "as one tensor": lambda: reduce(large).numpy(),
     }
     return [{"how": how, "tensors": tensors} | _row("allreduce", tensors * nbytes, times)
-            for how, times in in_turns(calls, seconds).items()]
-
-
-def _calls(backend: str, collective: str, elements: int, graph) -> dict[str, Call]:
-    """Return the calls that are measured in turns, by library."""
-    mine = elements // hvd.size() if collective == "allgather" else elements
-    tensor = tf.ones(mine)
-    name = f"Horovod over {backend}"
-    calls: dict[str, Call] = {name: lambda: graph(tensor).numpy()}  # On a GPU the call returns before its end.
-    if collective == "allreduce" and 4 * elements <= EAGER_BYTES:
-        # Horovod: the same as an eager call, for which TensorFlow looks the operation up each time.
-        calls[f"{name}, eager"] = lambda: hvd.allreduce(tensor, op=hvd.Sum, name="eager").numpy()
-    return calls | _raw_mpi(collective, mine, elements)
+            for how, times in time_in_turns(calls, seconds).items()]
 
 
 def _graph(collective: str):
@@ -128,42 +111,36 @@ def _graph(collective: str):
     return function
 
 
-def _raw_mpi(collective: str, mine: int, elements: int) -> dict[str, Call]:
-    """Return the same collective of MPI on host memory; an empty dictionary if mpirun did not start the workers."""
+def _raw_mpi(collective: str, mine: int, elements: int) -> Call:
+    """Return the same collective of MPI on host memory."""
     world = mpi()
-    if world is None:
-        return {}
     source, target = np.full(mine, 1 + world.rank, np.float32), np.zeros(elements, np.float32)
-    calls = {
+    return {
         "allreduce": lambda: (world.Allreduce(source, target), target)[1],
         "broadcast": lambda: (world.Bcast(source), source)[1],
         "allgather": lambda: (world.Allgather(source, target), target)[1],
-    }
-    return {"raw MPI": calls[collective]}
+    }[collective]
 
 
 def mpi():
-    """Return MPI's communicator of all workers, or None if they were not started by mpirun."""
+    """Return MPI's communicator of all workers."""
     from mpi4py import MPI
 
-    return MPI.COMM_WORLD if hvd.size() == MPI.COMM_WORLD.size else None
+    return MPI.COMM_WORLD
 
 
-def in_turns(calls: dict[Any, Call], seconds: float, bounds: tuple[int, int] = REPEATS, warmup: int = WARMUP) -> Times:
-    """Run the calls in turns, for about some seconds; every worker must call it.
+def time_in_turns(calls: dict[Any, Call], seconds: float, bounds: tuple[int, int] = REPEATS,
+                  warmup: int = 3) -> dict[Any, np.ndarray]:
+    """Run the calls in turns; return the seconds of each repeat on its slowest worker. Every worker must call it.
 
     Args:
         calls: By name; each ends when its work is done.
         seconds: Approximate time of the measurement.
         bounds: Least and most repeats.
-        warmup: Calls before them, which are not reported.
+        warmup: Calls before them: the first one negotiates the tensor's new shape, or traces a step.
     """
     once = sum(min(_time(call) for _ in range(warmup)) for call in calls.values())
-    return _repeated(calls, int(np.clip(seconds / max(hvd_ops.gather_object(once)), *bounds)))
-
-
-def _repeated(calls: dict[Any, Call], repeats: int) -> Times:
-    """Run each call `repeats` times, in turns."""
+    repeats = int(np.clip(seconds / max(hvd_ops.gather_object(once)), *bounds))
     times = {name: np.empty(repeats) for name in calls}
     for repeat in range(repeats):
         first = repeat % len(calls)
@@ -173,22 +150,10 @@ def _repeated(calls: dict[Any, Call], repeats: int) -> Times:
 
 
 def _time(call: Call) -> float:
-    barrier()
+    mpi().Barrier()  # Not Horovod's: it would synchronize the workers with its cycle.
     began = time.perf_counter()
     call()
     return time.perf_counter() - began
-
-
-def barrier() -> None:
-    """Wait until every worker has called this function, by MPI's barrier where there is one.
-
-    Horovod's own barrier would synchronize the workers with its cycle, and send bytes that are not to be counted.
-    """
-    world = mpi()
-    if world is None:
-        hvd_ops.barrier()
-    else:
-        world.Barrier()
 
 
 def _row(collective: str, nbytes: int, times: np.ndarray) -> Row:

@@ -8,7 +8,6 @@ kills takes minutes. Processes, files, kills and seconds are real; only the mean
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import signal
@@ -28,6 +27,8 @@ from labs.run.paths import ROOT, python_path
 HIDDEN, BATCH = 1024, 64
 """Units of the hidden layer, which make a state of 6.5 MB with images of 28 x 28 pixels; images per step."""
 CLOCK = struct.Struct("4d")
+"""What the file `clock` says: when the first step began, the seconds of the steps that are saved, the seconds of the
+saves, and their number. It outlives the process."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,8 +57,7 @@ def study(images: np.ndarray, labels: np.ndarray, *, save_every: float, mean_lif
         images, labels: To train on, of any shape, with values from 0 to 255; and their classes.
         save_every: Seconds of steps between two checkpoints.
         mean_life: Mean seconds from the start of a process to its kill; exponentially distributed, as failures are.
-        kills: Number of kills.
-        seed: Of the network and of the moments.
+        kills, seed: Number of kills; seed of the network and of the moments.
     """
     rng = np.random.default_rng(seed)
     lives: list[Life] = []
@@ -80,17 +80,13 @@ def _live(folder: Path, save_every: float, seed: int, seconds: float) -> Life:
     program = [sys.executable, "-m", "labs.measure.kills", str(folder), str(save_every), str(seed)]
     env = os.environ | {"PYTHONPATH": python_path(), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     began = time.monotonic()
-    with subprocess.Popen(program, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=env) as process:
-        try:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                _, errors = process.communicate(timeout=seconds)
-                raise LabError(f"the training ended by itself: {(errors.strip() or 'no message').splitlines()[-1]}")
-        finally:  # Also on Ctrl-C: nobody else ends it.
-            process.kill()
-            ended = time.monotonic()
+    try:
+        subprocess.run(program, cwd=ROOT, env=env, timeout=seconds, check=True)  # It kills with SIGKILL.
+        raise LabError("the training ended by itself")
+    except subprocess.TimeoutExpired:
+        life = time.monotonic() - began
     content = clock.read_bytes() if clock.exists() else b""
     first, kept, saving, saves = CLOCK.unpack(content) if content else 4 * (0.0,)
-    life = ended - began
     restart = min(first - began, life) if first else life
     return Life(life, restart, kept, saving, life - restart - kept - saving, int(saves),
                 int(_load(folder / "checkpoint.npz").get("steps", 0)))
@@ -105,34 +101,27 @@ def _load(path: Path) -> dict[str, np.ndarray]:
 
 
 def train(folder: Path, save_every: float, seed: int) -> None:
-    """Train until killed: steps, and a checkpoint whenever the steps since the last one have taken `save_every`.
-
-    The file `clock` says what is done: when the first step began, the seconds of the steps that are saved, the seconds
-    of the saves, and their number. It outlives the process.
-    """
-    data = _load(folder / "data.npz")
+    """Train until killed: steps, and a checkpoint whenever the steps since the last one have taken `save_every`."""
+    data, path, rng = _load(folder / "data.npz"), folder / "checkpoint.npz", np.random.default_rng(seed)
     images, labels = data["images"].astype(np.float32), data["labels"]
-    path, rng = folder / "checkpoint.npz", np.random.default_rng(seed)
     state = {"hidden": rng.normal(0, 0.1, (images.shape[1], HIDDEN)).astype(np.float32),
              "out": rng.normal(0, 0.01, (HIDDEN, 10)).astype(np.float32)}
     state |= {f"{name} velocity": np.zeros_like(values) for name, values in state.items()}
     state |= _load(path)
     steps = int(state.pop("steps", 0))
     clock = os.open(folder / "clock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    kept = saving = saves = 0.0
-    unsaved, first = 0.0, time.monotonic()
-    os.pwrite(clock, CLOCK.pack(first, kept, saving, saves), 0)
+    kept = saving = saves = unsaved = 0.0
+    first = time.monotonic()
     while True:
-        began = time.monotonic()
-        _step(state, images, labels, np.random.default_rng([seed, steps]))
-        steps, unsaved = steps + 1, unsaved + time.monotonic() - began
-        if unsaved < save_every:
-            continue
+        os.pwrite(clock, CLOCK.pack(first, kept, saving, saves), 0)
+        while unsaved < save_every:
+            began = time.monotonic()
+            _step(state, images, labels, np.random.default_rng([seed, steps]))
+            steps, unsaved = steps + 1, unsaved + time.monotonic() - began
         began = time.monotonic()
         with atomic.writing(path) as file:
             np.savez(file, **state | {"steps": np.array(steps)})
         kept, saving, saves, unsaved = kept + unsaved, saving + time.monotonic() - began, saves + 1, 0.0
-        os.pwrite(clock, CLOCK.pack(first, kept, saving, saves), 0)
 
 
 def _step(state: dict[str, np.ndarray], images: np.ndarray, labels: np.ndarray, rng: np.random.Generator) -> None:

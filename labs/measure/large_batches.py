@@ -19,14 +19,7 @@ BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-7  # Keras' defaults of Adam.
 
 
 class Trainer:
-    """A network that starts from the same weights in every training.
-
-    Args:
-        model: Built, without batch norm or dropout.
-        arrays: Trains on the training images, and evaluates on the test images.
-        optimizer: "sgd" or "adam".
-        momentum: Of SGD.
-    """
+    """A network without batch norm or dropout that starts from the same weights in every training."""
 
     def __init__(self, model: tf.keras.Model, arrays: Arrays, optimizer: str = "sgd", momentum: float = 0.9):
         self.model, self.optimizer, self.momentum = model, optimizer, momentum
@@ -48,12 +41,13 @@ class Trainer:
         Args:
             batch_size: Images per step, of all workers that this process stands for.
             learning_rates: The learning rate of each step of all epochs.
-            epochs: Passes over the training images.
-            seed: Of the order of the images.
+            epochs, seed: Passes over the training images; the seed of their order.
             after: Called with the number of completed epochs, before the first and after each.
         """
         began, n, row = time.perf_counter(), len(self._labels), dict[str, float]()
-        self._reset()
+        self.model.set_weights(self._start)
+        for moment in (*self._moments[0], *self._moments[1]):
+            moment.assign(tf.zeros_like(moment))
         after(0)
         steps = steps_per_epoch(n, batch_size, 1)
         for epoch in range(epochs):
@@ -80,7 +74,7 @@ class Trainer:
         Args:
             batches: Positions of the images of each small step [steps, images].
             learning_rate: Of a small step.
-            factors: The values of k, in ascending order, at most the number of batches.
+            factors: The values of k, in ascending order.
         """
         begin, done, shares = self.model.get_weights(), 0, list[float]()
         small = begin
@@ -91,15 +85,9 @@ class Trainer:
             small, done = self.model.get_weights(), k
             self.model.set_weights(begin)
             self._step(batches[:k].ravel(), k * learning_rate)
-            large = self.model.get_weights()
-            shares.append(float(_distance(small, large) / _distance(small, begin)))
+            shares.append(_distance(small, self.model.get_weights()) / _distance(small, begin))
         self.model.set_weights(begin)
         return shares
-
-    def _reset(self) -> None:
-        self.model.set_weights(self._start)
-        for moment in (*self._moments[0], *self._moments[1]):
-            moment.assign(tf.zeros_like(moment))
 
     @tf.autograph.experimental.do_not_convert
     def _gradients(self, rows, weights):

@@ -6,6 +6,7 @@ own (about 0.4 GiB): what the kernel's out-of-memory killer counts.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import dataclasses
 import functools
@@ -51,19 +52,28 @@ def probe(action: Callable[..., Any], *arguments: Any, limit_mb: float = 0) -> P
     Raises:
         LabError: The action failed for another reason than memory.
     """
+    import tensorflow as tf
+
+    # TensorFlow enforces the limit of a GPU itself.
+    limit = 0 if tf.config.list_physical_devices("GPU") else limit_mb
     ours, theirs = _context().Pipe(duplex=False)
     process = _context().Process(target=_child, args=(theirs, action, arguments, limit_mb), daemon=True)
     process.start()
     theirs.close()
     try:
-        peak = _follow(process, ours, limit_mb)
-        message = ours.recv() if ours.poll() else None
+        sampled = _follow(process, ours, limit)
+        state, peak, why = ours.recv() if ours.poll() else ("killed", 0.0, "")
     except EOFError:
-        message = None
+        state, peak, why = "killed", 0.0, ""
     finally:
         process.kill()
         process.join()
-    return _result(message, peak, limit_mb, process.exitcode)
+    peak = max(peak, sampled)
+    if state == "failed" or (state == "killed" and process.exitcode != -9):
+        raise LabError(f"trying what fits failed: {why or f'the process ended with code {process.exitcode}'}")
+    if limit_mb and peak > limit_mb:
+        return Probe(False, peak, f"more than {limit_mb:g} MiB")
+    return Probe(True, peak) if state == "done" else Probe(False, peak, why or "killed: the system was out of memory")
 
 
 @functools.cache
@@ -97,39 +107,15 @@ def _child(parent: Connection, action: Callable[..., Any], arguments: tuple, lim
 
 
 def _follow(process: Any, child: Connection, limit_mb: float) -> float:
-    """Wait until a process has sent its result or ended, kill it above the limit, and return its peak in MiB.
-
-    GPU memory is not seen here; TensorFlow enforces that limit itself.
-    """
+    """Wait until a process has sent its result or ended, kill it above the limit, and return its peak in MiB."""
     peak, sampled = 0.0, psutil.Process(process.pid)
     while not wait([child, process.sentinel], SAMPLE_SECONDS):
-        try:
+        with contextlib.suppress(psutil.NoSuchProcess):
             peak = max(peak, sampled.memory_info().rss / MIB)
-        except psutil.NoSuchProcess:
-            break
-        if limit_mb and peak > limit_mb and not _gpus():
+        if limit_mb and peak > limit_mb:
             process.kill()
             break
     return peak
-
-
-@functools.cache
-def _gpus() -> bool:
-    import tensorflow as tf
-
-    return bool(tf.config.list_physical_devices("GPU"))
-
-
-def _result(message: tuple[str, float, str] | None, sampled: float, limit_mb: float, exitcode: int) -> Probe:
-    state, peak, why = message or ("killed", sampled, "")
-    peak = max(peak, sampled)
-    if state == "failed" or (message is None and exitcode != -9):
-        raise LabError(f"trying what fits failed: {why or f'the process ended with code {exitcode}'}")
-    if limit_mb and peak > limit_mb:
-        return Probe(False, peak, f"more than {limit_mb:g} MiB")
-    if state == "done":
-        return Probe(True, peak)
-    return Probe(False, peak, why or "killed by the system, which was out of memory")
 
 
 def return_freed() -> None:
@@ -152,11 +138,9 @@ def peak_mb() -> float:
 
 
 def largest_that_fits(fits: Callable[[int], bool], first: int) -> int:
-    """Return the largest number that fits, by bisection, to within 1/16; 0 if 1 does not fit.
+    """Return the largest number that fits, by bisection from `first`, to within 1/16; 0 if 1 does not fit.
 
-    Args:
-        fits: Tries a number; every smaller number than one that fits must fit too.
-        first: First number to try; then it is doubled or halved until the answer is between two numbers.
+    `fits` tries a number; every smaller number than one that fits must fit too.
     """
     low, high = 0, first
     while high <= MOST and fits(high):

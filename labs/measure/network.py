@@ -28,16 +28,14 @@ from labs.training.workers import Job
 Row = dict[str, Any]
 STEPS = 5, 40
 """Least and most steps of a measurement."""
+CALLS = 3
+"""All-reduces whose bytes are counted."""
 GRAPHS = 3
 """Graphs that are traced to find the moments at which gradients are ready."""
 
 
 def bandwidths(text: str) -> list[str]:
-    """Return the bandwidths of a list such as "100mbit,1gbit".
-
-    Raises:
-        LabError: An item of the list is not a bandwidth.
-    """
+    """Return the bandwidths of a list such as "100mbit,1gbit"; raise a LabError if an item is not a bandwidth."""
     names = [bandwidth.strip() for bandwidth in text.split(",")]
     for name in names:
         cluster_state.bits_per_second(name)
@@ -46,12 +44,9 @@ def bandwidths(text: str) -> list[str]:
 
 @contextlib.contextmanager
 def links_of(job: Job) -> Iterator[Callable[[str], None]]:
-    """Yield a function that sets the bandwidth of all links of the cluster; restore the links after the block.
+    """Yield a function that sets the bandwidth of all links of `labs cluster`; restore the links after the block.
 
     All workers call the function, and rank 0 acts.
-
-    Raises:
-        LabError: The run is not on a cluster of `labs cluster`, or another run sets its links.
     """
     if not cluster_state.inside():
         raise LabError("this study needs `labs cluster`: run `labs cluster up --nodes 2`, then use `labs cluster run` "
@@ -79,19 +74,18 @@ def busy_core() -> Iterator[None]:
         program.wait()
 
 
-def allreduces(job: Job, sizes: Sequence[int], seconds: float, calls: int = 3) -> list[Row]:
+def allreduces(job: Job, sizes: Sequence[int], seconds: float) -> list[Row]:
     """Return a row per message size and library: the time of an all-reduce, and the bytes that each node has sent.
 
-    `sent_bytes` are those of one all-reduce of Horovod, the mean of some calls and of the nodes.
+    `sent_bytes` are those of one all-reduce of Horovod, the mean of CALLS calls and of the nodes.
     """
     rows = collectives.measure(job.layout.backend, sizes, seconds, ("allreduce",))
     sent = {}
     for nbytes in sorted({row["bytes"] for row in rows}):
         reduce, tensor = collectives.reduction(nbytes)
-        sent[nbytes], _ = wire.count(job, lambda: [reduce(tensor) for _ in range(calls)])  # noqa: B023 - called at once
+        sent[nbytes], _ = wire.count(job, lambda: [reduce(tensor) for _ in range(CALLS)])  # noqa: B023 - called at once
     return [row | {"nodes": job.layout.nodes, "predicted_bytes": wire.predicted(row["bytes"], job.size) / job.size,
-                   "sent_bytes": sent[row["bytes"]] / calls / job.layout.nodes}
-            for row in rows if "eager" not in row["library"]]
+                   "sent_bytes": sent[row["bytes"]] / CALLS / job.layout.nodes} for row in rows]
 
 
 def cells(job: Job, model: tf.keras.Model, train: Subset, batch_size: int, bandwidths: Sequence[str],
@@ -103,11 +97,8 @@ def cells(job: Job, model: tf.keras.Model, train: Subset, batch_size: int, bandw
     changes between prediction and measurement changes both. `predicted_in_turn_seconds` is the prediction for them.
 
     Args:
-        model: Compiled as `fit` compiles it.
-        set_bandwidth: From `links_of`.
         predict: Returns a step's seconds from its row, the bandwidth and, once they are known, the seconds of a step
             that exchanges nothing (`link_model.step`).
-        fp16_allreduce: Whether the model's optimizer sends its gradients in half precision.
     """
     nbytes = throughput.gradient_bytes(model, fp16_allreduce)
     local, batches = local_copy(model, "sparse_categorical_crossentropy"), wire.batches(job, train, batch_size)
@@ -170,24 +161,14 @@ def _moments(model: tf.keras.Model) -> Callable:
 def timed(steps: Sequence[Callable[[], Any]], seconds: float) -> list[tuple[float, float, float]]:
     """Return the median seconds of each step on the slowest worker, with its 95 % interval.
 
-    All workers call it together. The steps take turns.
-
-    Args:
-        steps: Each ends when its work is done.
-        seconds: Approximate seconds for each of them.
+    All workers call it together. The steps take turns, about `seconds` for each; each ends when its work is done.
     """
-    # The first call traces the step.
-    times = collectives.in_turns(dict(enumerate(steps)), seconds * len(steps), STEPS, warmup=2)
+    times = collectives.time_in_turns(dict(enumerate(steps)), seconds * len(steps), STEPS, warmup=2)
     return [(float(np.median(each)), *collectives.median_interval(each)) for each in times.values()]
 
 
 def _timed(models: Sequence[tf.keras.Model], batches: Iterator, seconds: float) -> list[tuple[float, ...]]:
-    """Return what timed() returns, for a training step of each model.
-
-    Args:
-        batches: Endless.
-        seconds: Approximate time of the measurement of the slowest model.
-    """
+    """Return what timed() returns, for a training step of each model on endless batches."""
     # The first of two has no step before it whose end could overlap.
     pairs = timed([functools.partial(take_steps, model, batches, 2) for model in models], seconds)
     return [tuple(value / 2 for value in pair) for pair in pairs]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,10 +14,7 @@ if TYPE_CHECKING:
 
 
 def images_per_sec(history: Sequence[Mapping[str, float]]) -> float | None:
-    """Return the training images per second of all workers together, without the first epoch.
-
-    The first epoch also traces the model, and may decode images; return None if it is the only one.
-    """
+    """Return the images per second of all workers without the first epoch, which traces the model; None if alone."""
     later = history[1:]
     seconds = sum(row["train_seconds"] for row in later)
     return sum(row["images"] for row in later) / seconds if seconds else None
@@ -31,8 +29,8 @@ def seconds_per_epoch(history: Sequence[Mapping[str, float]]) -> float | None:
 def seconds_per_step(history: Sequence[Mapping[str, float]]) -> float | None:
     """Return the mean seconds of a training step, without the first epoch; None if there is no other.
 
-    All steps have the same shape: `sharding.shard` pads the last batch of an epoch with images of weight 0, which cost
-    as much as others. So `batch_size / images_per_sec`, which counts real images only, is not the time of a step.
+    It is not `batch_size / images_per_sec`: the last batch of an epoch is padded with images of weight 0, which cost as
+    much as others.
     """
     later = history[1:]
     steps = sum(row["steps"] for row in later)
@@ -43,32 +41,26 @@ def input_rate(subset: Subset, batch_size: int, seconds: float = 1.0) -> float:
     """Return the images per second that the input pipeline delivers to one worker when nothing trains on them.
 
     It is an upper bound of the training throughput; a network near it waits for its input.
-
-    Args:
-        subset: The training images, cached or not as in training.
     """
     from labs.datasets.pipeline import train_batches
     from labs.datasets.sharding import shard
 
-    images, began, taken, epoch = 0, None, 0.0, 0
+    def endless() -> Iterator[int]:
+        for epoch in itertools.count():
+            order = shard(subset.positions, batch_size, 0, 1, epoch, seed=0)
+            yield from (len(x) for x, _, _ in train_batches(subset.images, subset.labels, order, epoch=epoch, seed=0))
+
+    batches = endless()
+    next(batches)  # It waits for threads to start.
+    images, began, taken = 0, time.perf_counter(), 0.0
     while taken < seconds:
-        order = shard(subset.positions, batch_size, 0, 1, epoch, seed=0)
-        for x, _, _ in train_batches(subset.images, subset.labels, order, epoch=epoch, seed=0):
-            images += len(x) if began else 0  # Without the first batch, which waits for threads to start.
-            began = began or time.perf_counter()
-            taken = time.perf_counter() - began
-            if taken > seconds:
-                break
-        epoch += 1
+        images += next(batches)
+        taken = time.perf_counter() - began
     return images / taken
 
 
 def gradient_bytes(model: tf.keras.Model, fp16_allreduce: bool = False) -> int:
-    """Return the bytes of one step's gradients as they are sent: those of each trainable parameter.
-
-    Args:
-        fp16_allreduce: Whether `hvd.Compression.fp16` halves them: it casts each floating-point gradient to 2 bytes.
-    """
+    """Return the bytes of one step's gradients as they are sent; `hvd.Compression.fp16` casts floats to 2 bytes."""
     from labs.training.keras_internals import tf_variable
 
     weights = [tf_variable(weight) for weight in model.trainable_weights]

@@ -6,15 +6,11 @@ of rank 0, in microseconds.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
-
-from labs.run import atomic
 
 Row = dict[str, Any]
 KINDS = (
@@ -30,28 +26,6 @@ KINDS = (
 COLLECTIVE = re.compile(r"(?!MEMCPY|NEGOTIATE)\w+_(ALLREDUCE|ALLGATHER|BCAST|ALLTOALL|REDUCESCATTER)")
 BYTES = {"bool": 1, "uint8": 1, "int8": 1, "uint16": 2, "int16": 2, "float16": 2, "bfloat16": 2, "int32": 4,
          "float32": 4, "int64": 8, "float64": 8}
-
-
-def repair(path: Path) -> list[Row]:
-    """Return the events of a timeline; rewrite that of a killed run as valid JSON, which Perfetto needs."""
-    text = path.read_text(errors="replace")
-    try:
-        return json.loads(text)
-    except ValueError:
-        events = list(_complete_events(text))
-        atomic.write_text(path, "[\n" + ",\n".join(map(json.dumps, events)) + "\n]\n")
-        return events
-
-
-def _complete_events(text: str) -> Iterator[Row]:
-    decoder, at = json.JSONDecoder(), text.find("{")
-    while at >= 0:
-        try:
-            event, end = decoder.raw_decode(text, at)
-        except ValueError:
-            return
-        yield event
-        at = text.find("{", end)
 
 
 def exchanges(events: Iterable[Row], sizes: Mapping[str, int] | None = None) -> Iterator[Row]:
@@ -76,30 +50,24 @@ def exchanges(events: Iterable[Row], sizes: Mapping[str, int] | None = None) -> 
             message += transfer and not fusing  # A fused transfer begins for all its tensors in a row.
             fusing = transfer
             opened.setdefault(tensor, []).append(event)
-            rows.setdefault(tensor, {"tensor": names.get(tensor, "")})
+            rows.setdefault(tensor, {"tensor": names.get(tensor, ""), "negotiating": 0.0})
             if transfer:
                 rows[tensor] |= {"message": message, "began": event["ts"] / 1e6}
         elif phase == "E" and opened.get(tensor):  # Phases that began before the timeline are left out.
             fusing = False
-            _end(rows[tensor], opened[tensor].pop(), event["ts"] / 1e6)
-            if not opened[tensor] and "ended" in rows[tensor]:
+            begin, end, row = opened[tensor].pop(), event["ts"] / 1e6, rows[tensor]
+            if COLLECTIVE.fullmatch(begin["name"]):
+                row["ended"] = end
+            elif begin["name"].startswith("NEGOTIATE_"):
+                row |= {"agreed": end, "negotiating": end - begin["ts"] / 1e6}
+            if not opened[tensor] and "ended" in row:
                 yield _complete(rows.pop(tensor), event, sizes or {})
-
-
-def _end(row: Row, begin: Row, end: float) -> None:
-    """Add the end of a phase to the row of its exchange."""
-    if COLLECTIVE.fullmatch(begin["name"]):
-        row["ended"] = end
-    elif begin["name"].startswith("NEGOTIATE_"):
-        row |= {"agreed": end, "negotiating": end - begin["ts"] / 1e6}
 
 
 def _complete(row: Row, last: Row, sizes: Mapping[str, int]) -> Row:
     """Return the row of an exchange, completed by its last event."""
-    agreed: Any = row.setdefault("agreed", row["began"])
-    row.setdefault("negotiating", 0.0)
-    row["waiting"] = last["ts"] / 1e6 - agreed - (row["ended"] - row["began"])
-    args = last.get("args")
+    transfer, args = row["ended"] - row["began"], last.get("args")
+    row["waiting"] = last["ts"] / 1e6 - row.get("agreed", row["began"]) - transfer
     # Horovod describes a tensor as "float32" and "[3, 3, 16]".
     row["bytes"] = BYTES[args["dtype"]] * math.prod(map(int, re.findall(r"\d+", args["shape"]))) if args else \
         sizes.get(row["tensor"])
@@ -117,23 +85,24 @@ def summary(rows: Iterable[Row]) -> list[Row]:
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(row["kind"], []).append(row)
-    table: list[Row] = [{"kind": kind} | _sums(group) for kind, group in groups.items()]
+    table: list[Row] = [{"kind": kind} | _sum(group) for kind, group in groups.items()]
     total = sum(row["bytes"] or 0 for row in table)
-    table = [row | {"share": (row["bytes"] or 0) / total if total else 0.0} for row in table]
-    return sorted(table, key=lambda row: -(row["bytes"] or 0))
+    return [row | {"share": (row["bytes"] or 0) / total if total else 0.0}
+            for row in sorted(table, key=lambda row: -(row["bytes"] or 0))]
 
 
-def _sums(group: list[Row]) -> Row:
-    messages: dict[int, list[Row]] = {}
+def _sum(group: list[Row]) -> Row:
+    """Return the sums and means of a kind's exchanges."""
+    ended, began = dict[int, float](), dict[int, float]()
     for row in group:
-        messages.setdefault(row["message"], []).append(row)
+        ended[row["message"]] = max(row["ended"], ended.get(row["message"], -math.inf))
+        began[row["message"]] = min(row["began"], began.get(row["message"], math.inf))
     known = [row["bytes"] for row in group if row["bytes"] is not None]
     return {
         "exchanges": len(group),
-        "messages": len(messages),
+        "messages": len(ended),
         "bytes": sum(known) if known else None,
         "negotiating_seconds": statistics.fmean(row["negotiating"] for row in group),
         "waiting_seconds": statistics.fmean(row["waiting"] for row in group),
-        "transfer_seconds": sum(max(row["ended"] for row in fused) - min(row["began"] for row in fused)
-                                for fused in messages.values()),
+        "transfer_seconds": sum(ended.values()) - sum(began.values()),
     }

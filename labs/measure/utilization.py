@@ -29,9 +29,8 @@ class Utilization:
 
     def __enter__(self) -> Utilization:
         self._process, self._gpus, self._began = psutil.Process(), resources.gpus(), time.perf_counter()
-        self._cores = resources.cpus()
-        self._sample()
         self._thread = threading.Thread(target=self._follow, name="labs-utilization", daemon=True)
+        self._sample()
         self._thread.start()
         return self
 
@@ -60,16 +59,16 @@ class Utilization:
         `gpu0_memory_bytes` is the driver's too: what all programs have taken of the GPU.
 
         Args:
-            skip: Seconds at the start to leave out, such as the first epoch, which traces the model.
+            skip: Seconds at the start to leave out, such as the first epoch's.
         """
         rows = [row for row in self.samples if row["seconds"] >= skip]
         rows = rows if len(rows) > 1 else self.samples
         seconds, cpu_seconds = (rows[-1][name] - rows[0][name] for name in ("seconds", "cpu_seconds"))
         gpus = sorted({name for row in rows for name in row if name.startswith("gpu")})
         return {
-            "cpu_percent": 100 * cpu_seconds / seconds / self._cores,
+            "cpu_percent": 100 * cpu_seconds / seconds / resources.cpus(),
             "memory_bytes": max(row["memory_bytes"] for row in rows),
-            **{name: _combined(name, [row[name] for row in rows if name in row]) for name in gpus},
+            **{name: _combine(name, [row[name] for row in rows if name in row]) for name in gpus},
         }
 
 
@@ -80,7 +79,7 @@ def combine(summaries: Sequence[Mapping[str, float]], nodes: int) -> dict[str, f
     workers of one node, `gpu_memory_bytes` that of the fullest GPU.
     """
     columns = [pair for each in summaries for pair in each.items() if pair[0].startswith("gpu")]
-    gpus = {what: _combined(what, values) for what in ("percent", "memory_bytes")
+    gpus = {what: _combine(what, values) for what in ("percent", "memory_bytes")
             if (values := [value for name, value in columns if name.endswith(what)])}
     return {
         "cpu_percent": statistics.fmean(each["cpu_percent"] for each in summaries),
@@ -89,6 +88,6 @@ def combine(summaries: Sequence[Mapping[str, float]], nodes: int) -> dict[str, f
     }
 
 
-def _combined(name: str, values: Sequence[float]) -> float:
+def _combine(name: str, values: Sequence[float]) -> float:
     """Return the mean of percentages, or the largest of memories."""
     return statistics.fmean(values) if name.endswith("percent") else max(values)

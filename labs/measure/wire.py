@@ -25,23 +25,15 @@ from labs.training.keras_internals import take_steps
 from labs.training.loop import compile_for, local_copy
 from labs.training.workers import Job
 
-CROSSED_SHARE = 0.01
-"""Below this share of the predicted bytes, no gradients have crossed a network interface."""
+LOSS = "sparse_categorical_crossentropy"
 
 
 def compile_distributed(job: Job, model: tf.keras.Model, optimizer: tf.keras.optimizers.Optimizer, *,
-                        fp16_allreduce: bool = False, loss: str = "sparse_categorical_crossentropy") -> None:
-    """Compile a model as `fit` does, with the same weights on all workers, to measure its steps.
-
-    Args:
-        job: The run.
-        model: Built.
-        optimizer: Not built.
-        fp16_allreduce: Send gradients in half precision.
-    """
+                        fp16_allreduce: bool = False) -> None:
+    """Compile a model as `fit` does, with the same weights on all workers, to measure its steps."""
     # Horovod: what `fit` does: wrap the optimizer, and broadcast the initial weights.
     compile_for(model, hvd_ops.distributed_optimizer(
-        optimizer, fp16_allreduce=fp16_allreduce, device=job.layout.exchange_device), loss, ())
+        optimizer, fp16_allreduce=fp16_allreduce, device=job.layout.exchange_device), LOSS, ())
     hvd_ops.broadcast_state(model)
 
 
@@ -50,18 +42,12 @@ def predicted(nbytes: int, size: int) -> int:
     return 2 * (size - 1) * nbytes
 
 
-def measure(job: Job, model: tf.keras.Model, train: Subset, batch_sizes: Sequence[int], steps: int = 20, *,
-            fp16_allreduce: bool = False, loss: str = "sparse_categorical_crossentropy") -> list[dict[str, Any]]:
-    """Return a row per batch size: predicted and measured bytes per step, of all nodes together.
-
-    Args:
-        model: Trained by `fit`; this trains it further.
-        fp16_allreduce: Whether the model's optimizer sends its gradients in half precision.
-    """
-    local = local_copy(model, loss)
+def measure(job: Job, model: tf.keras.Model, train: Subset, batch_sizes: Sequence[int], *,
+            fp16_allreduce: bool = False, steps: int = 20) -> list[dict[str, Any]]:
+    """Return a row per batch size: predicted and measured bytes per step, of all nodes together; train further."""
+    local, rows = local_copy(model, LOSS), []
     each = gradient_bytes(model, fp16_allreduce)
     expected = predicted(each, job.size)
-    rows = []
     for batch_size in batch_sizes:
         same = batches(job, train, batch_size)
         for each_model in (local, model):
@@ -72,25 +58,14 @@ def measure(job: Job, model: tf.keras.Model, train: Subset, batch_sizes: Sequenc
         rows.append({
             "batch_size": batch_size, "steps": steps, "gradient_bytes": each, "predicted_bytes_per_step": expected,
             "measured_bytes_per_step": measured, "control_bytes_per_sec": control / idle, "counted": counted,
-            "difference": measured / expected - 1 if expected else None,
-            "crossed": _route(measured, expected), "seconds_per_step": seconds / steps,
+            "difference": measured / expected - 1 if expected else None, "seconds_per_step": seconds / steps,
             "steps_per_epoch": steps_per_epoch(len(train), batch_size, job.size),
         })
     return rows
 
 
-def _route(measured: float, expected: float) -> str:
-    """Return what the gradients crossed, for the record's column `crossed`."""
-    if not expected:
-        return "nowhere: one worker"
-    return "network interfaces" if measured > CROSSED_SHARE * expected else "no interface: shared memory"
-
-
 def batches(job: Job, train: Subset, batch_size: int):
-    """Return an iterator that repeats one batch of this worker, of unknown size to TensorFlow.
-
-    One traced function then serves all batch sizes.
-    """
+    """Return an iterator that repeats one batch of this worker; TensorFlow need not trace again for its size."""
     rows = train.positions[job.rank::job.size][:batch_size]
     batch = train.images[rows], train.labels[rows], tf.ones(len(rows))
     data = tf.data.Dataset.from_tensors(batch).repeat().map(lambda *tensors: tuple(
@@ -100,10 +75,11 @@ def batches(job: Job, train: Subset, batch_size: int):
 
 def count(job: Job, action) -> tuple[int, float]:
     """Return the bytes that all nodes' interfaces send while all workers run an action, and the seconds it takes."""
-    collectives.barrier()
+    barrier = collectives.mpi().Barrier  # Not Horovod's, whose bytes would be counted.
+    barrier()
     before, began = _sent(), time.perf_counter()
     action()
-    collectives.barrier()
+    barrier()
     sent, seconds = _sent() - before, time.perf_counter() - began
     # Horovod: the counters belong to a node, so one worker per node reports them.
     by_rank = hvd_ops.gather_object((sent if job.layout.local_rank == 0 else 0, seconds))
@@ -116,11 +92,7 @@ def _sent() -> int:
 
 
 def largest_difference(variables: Sequence[tf.Variable]) -> float:
-    """Return the largest absolute difference between a value on rank 0 and on another worker.
-
-    Args:
-        variables: The same variables on all workers.
-    """
+    """Return the largest absolute difference between a value on rank 0 and on another worker."""
     flat = tf.concat([tf.reshape(tf.cast(variable, tf.float32), [-1]) for variable in variables], axis=0)
     # Horovod: rank 0's values, to compare with each worker's own.
     zero = hvd.broadcast(flat, root_rank=0, name="spread")

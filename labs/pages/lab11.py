@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from labs.pages import plots
-from labs.results import noise, records, reference, speed_tables
+from labs.results import noise, records, reference, scaling
 from labs.run import cluster_state
 from labs.run.cluster_state import bits_per_second, format_bandwidth
 from labs.run.errors import ERROR_PREFIX, LabError
@@ -391,9 +391,9 @@ def summary(runs: Runs) -> str:
     """Return the speedups over nodes as text; those of nodes that share one machine in tables of their own."""
     runs = training_runs(runs)
     shared = [run for run in runs if run["metrics"]["machines"] != run["layout"]["nodes"]]
-    texts = [speed_tables.summary([run for run in runs if run not in shared])]
+    texts = [scaling.summary([run for run in runs if run not in shared])]
     if shared:
         texts += ["Nodes on one machine share its cores: the accuracies are valid, the speeds are not those of "
                   "separate\nmachines. Only the links of `labs cluster` have a bandwidth.",
-                  speed_tables.summary([run for run in runs if run in shared or run["layout"]["nodes"] == 1])]
+                  scaling.summary([run for run in runs if run in shared or run["layout"]["nodes"] == 1])]
     return "\n\n".join(filter(None, texts))

@@ -6,9 +6,8 @@ import csv
 import functools
 from typing import TYPE_CHECKING
 
-from labs.lint import run_rules
-from labs.lint.rows import families, measured_by
-from labs.lint.tables import read
+from labs.lint import rules
+from labs.lint.tables import families, measured_by, read
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
 
@@ -39,7 +38,7 @@ def speedups(lab: str, by: list[str]) -> pd.DataFrame | None:
             results = read(path)
         except LabError:
             continue
-        wrong = [id(row) for _, row in run_rules.steps_of_other_workers(results)]
+        wrong = [id(row) for _, row in rules.steps_of_other_workers(results)]
         measure = measured_by(results)
         for (base, *_), cell in families(results, measure):
             if 1 in (base.size, base.get("nodes")):

@@ -5,18 +5,7 @@ from typing import TYPE_CHECKING
 from labs.run import lazy
 
 if TYPE_CHECKING:
-    from labs.results import (
-        cost_model,
-        ledger,
-        link_model,
-        noise,
-        records,
-        reference,
-        scaling,
-        speed_tables,
-        tables,
-    )
-    from labs.results.records import load, read, read_all
-    from labs.results.run_record import exchanged, finish
+    from labs.results import cost_model, ledger, link_model, noise, records, reference, scaling, tables
+    from labs.results.records import exchanged, finish, load, read, read_all
 else:
     __getattr__, __dir__, __all__ = lazy.attach(__name__, __file__)

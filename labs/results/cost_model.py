@@ -1,4 +1,4 @@
-"""The alpha-beta cost model of an all-reduce, and the scaling efficiency that it predicts.
+"""The alpha-beta cost model of an all-reduce.
 
 A message of S bytes takes latency + S / bandwidth. Source of the collectives' costs: Thakur, Rabenseifner, Gropp,
 "Optimization of collective communication operations in MPICH", IJHPCA 19(1), 2005.
@@ -15,18 +15,12 @@ from typing import Literal
 
 
 def ring_seconds(nbytes: float, n: int, latency: float, bandwidth: float) -> float:
-    """Return the seconds of a ring all-reduce: 2 (n - 1) (latency + nbytes / (n bandwidth)).
-
-    No all-reduce sends fewer bytes (Patarasuk and Yuan 2009).
-    """
+    """Return the seconds of a ring: 2 (n - 1) (latency + nbytes / (n bandwidth)). None sends fewer bytes."""
     return 2 * (n - 1) * (latency + nbytes / (n * bandwidth))
 
 
 def naive_seconds(nbytes: float, n: int, latency: float, bandwidth: float) -> float:
-    """Return the seconds of summing on rank 0: 2 (n - 1) (latency + nbytes / bandwidth).
-
-    Rank 0 receives n - 1 messages of full size one after the other, and sends n - 1 back. No library uses this.
-    """
+    """Return the seconds of summing on rank 0: 2 (n - 1) (latency + nbytes / bandwidth). No library uses this."""
     return 2 * (n - 1) * (latency + nbytes / bandwidth)
 
 
@@ -55,58 +49,32 @@ OVERLAP = 0.7
 """Share of the communication that can hide behind the backward pass. No source publishes it. It is below 1, because the
 first gradients must be computed before any can be sent, and the last are sent when nothing is left to compute. It meets
 all published rows within 10 percentage points (docs/how-we-measure.md)."""
-LOCAL_BANDWIDTH, LOCAL_LATENCY = 10e9, 5e-6
-"""Bytes per second and latency between the GPUs of one node over PCI Express 3 x16, whose peak is 15.75 GB/s."""
+LOCAL_LATENCY, LOCAL_BANDWIDTH = 5e-6, 10e9
+"""Latency and bytes per second between the GPUs of one node over PCI Express 3 x16, whose peak is 15.75 GB/s."""
 
 
 def allreduce_seconds(nbytes: float, workers: int, latency: float, bandwidth: float, workers_per_node: int = 1,
-                      algorithm: Literal["ring", "tree", "halving", "best"] = "best",
-                      local_bandwidth: float = LOCAL_BANDWIDTH, local_latency: float = LOCAL_LATENCY) -> float:
+                      algorithm: Literal["ring", "tree", "halving", "best"] = "best") -> float:
     """Return the seconds of an all-reduce over nodes, in two levels where a node has several workers.
 
     The workers of a node sum over their bus (a ring), then the nodes sum over the network. The bytes are split into
     messages of at most FUSED_BYTES.
 
     Args:
-        nbytes: Bytes to reduce, per worker.
-        workers: How many, of all nodes.
-        latency, bandwidth: Seconds of an empty message, and bytes per second, of a node's link.
-        workers_per_node: How many of them share a node.
+        workers, workers_per_node: All workers, and how many of them share a node and its link.
         algorithm: Between nodes; "best" is the fastest of them.
-        local_bandwidth, local_latency: The same between two workers of a node.
     """
     local = min(workers_per_node, workers)
     nodes = math.ceil(workers / local)
     messages = max(1, math.ceil(nbytes / FUSED_BYTES))
     size = nbytes / messages
     between = ALGORITHMS[algorithm](size, nodes, latency, bandwidth) if nodes > 1 else 0.0
-    return messages * (between + ring_seconds(size, local, local_latency, local_bandwidth))
+    return messages * (between + ring_seconds(size, local, LOCAL_LATENCY, LOCAL_BANDWIDTH))
 
 
 def exposed_seconds(communication: float, step: float, overlap: float = OVERLAP) -> float:
-    """Return the seconds of an all-reduce that are not hidden behind the backward pass.
+    """Return the seconds of an all-reduce that are not hidden behind the backward pass of one worker's step.
 
-    Args:
-        communication: Seconds of the all-reduce.
-        step: Seconds of a step of one worker alone; its backward pass, BACKWARD of it, hides no more than its length.
-        overlap: Share of the communication that can hide: 0 for none.
+    The backward pass, BACKWARD of the step, hides at most the share `overlap`, and no more than its own length.
     """
     return max((1 - overlap) * communication, communication - BACKWARD * step)
-
-
-def predicted_efficiency(images_per_sec: float, batch_size: int, gradient_bytes: float, workers: int, latency: float,
-                         bandwidth: float, workers_per_node: int = 1, overlap: float = OVERLAP, **links) -> float:
-    """Return the efficiency of n workers in weak scaling: step / (step + communication that is not hidden).
-
-    It leaves out input, and the wait for the slowest worker, which `at_scale.predict` adds.
-
-    Args:
-        images_per_sec: Throughput of one worker alone.
-        batch_size: Images per worker and step.
-        gradient_bytes: Bytes of all gradients: 4 per trainable parameter.
-        workers, latency, bandwidth, workers_per_node, links: As in `allreduce_seconds`.
-        overlap: As in `exposed_seconds`.
-    """
-    step = batch_size / images_per_sec
-    communication = allreduce_seconds(gradient_bytes, workers, latency, bandwidth, workers_per_node, **links)
-    return step / (step + exposed_seconds(communication, step, overlap))

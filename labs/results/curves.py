@@ -26,10 +26,7 @@ def curves(records: Sequence[dict[str, Any]], labels: Sequence[str] | None = Non
            reference: dict[str, float] | None = None) -> Figure:
     """Draw loss and accuracy (or error) over the epochs, training dashed and validation solid, one colour per run.
 
-    Args:
-        records: Records of runs.
-        labels: Their labels in the legend; by default their number of workers.
-        reference: Accuracies of a course report by their label: grey lines.
+    Labels in the legend are by default the numbers of workers; `reference`, accuracies by their label, are grey lines.
     """
     figure = empty(11, 3.4)
     loss, accuracy = figure.subplots(1, 2)
@@ -41,10 +38,9 @@ def curves(records: Sequence[dict[str, Any]], labels: Sequence[str] | None = Non
     for gap, (label, value) in enumerate((reference or {}).items(), start=1):
         accuracy.axhline(value, color="0.6", linewidth=1, linestyle=(0, (1, gap)), label=label)
     loss.set(xlabel="epoch", ylabel="loss", title="Loss")
-    if metric == "accuracy":
-        accuracy.set(xlabel="epoch", ylabel="accuracy (share of right answers)", ylim=(0, 1), title="Accuracy")
-    else:
-        accuracy.set(xlabel="epoch", ylabel="mean absolute error (years)", ylim=(0, None), title="Mean absolute error")
+    title, unit, top = (("Accuracy", "accuracy (share of right answers)", 1) if metric == "accuracy" else
+                        ("Mean absolute error", "mean absolute error (years)", None))
+    accuracy.set(xlabel="epoch", ylabel=unit, ylim=(0, top), title=title)
     for axes in (loss, accuracy):
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(alpha=0.3)

@@ -45,35 +45,19 @@ COLUMNS = {f"ledger_{entry}_seconds": entry for entry in (*ENTRIES, "wall")}
 """The ledger's columns in the metrics of a record, with the entry that each holds."""
 READABLE = 0.05
 """The largest share of `other` in an epoch whose other entries can be trusted."""
+SECONDS, ROUNDS = 0.3, 5
+"""Approximate seconds per kind of step and round; rounds, in which the kinds take turns, so that a machine that slows
+down affects all alike."""
 
 
 # Measured.
 
-def measure(
-    job: Job,
-    model: tf.keras.Model,
-    train: Subset,
-    history: Sequence[dict[str, float]],
-    *,
-    loss: str = "sparse_categorical_crossentropy",
-    metrics: tuple[str, ...] = ("accuracy",),
-    batch_size: int,
-    augment: Augment | None = None,
-    seconds: float = 0.3,
-    rounds: int = 5,
-) -> tuple[dict[str, float], list[dict[str, float]]]:
+def measure(job: Job, model: tf.keras.Model, train: Subset, history: Sequence[dict[str, float]], *, batch_size: int,
+            augment: Augment | None = None) -> tuple[dict[str, float], list[dict[str, float]]]:
     """Return the ledger of an epoch, in seconds, and the rounds behind it.
 
-    A round has the seconds per step of each kind of step, and the seconds of an epoch of one step.
-
-    Call it last: it trains the model further.
-
-    Args:
-        model: Trained by `fit`.
-        train: Its training images; batch_size, loss, metrics and augment must be those of `fit`.
-        history: From `fit`; the wall time is the median of its epochs after the first.
-        seconds: Approximate time per kind of step and round.
-        rounds: Number of rounds; the kinds take turns, so that a machine that slows down affects all alike.
+    A round has the seconds per step of each kind of step, and the seconds of an epoch of one step. The arguments are
+    those of `fit`, and its history, whose median epoch is the wall time. Call it last: it trains the model further.
     """
     from labs.datasets.pipeline import AHEAD, train_batches
     from labs.datasets.sharding import shard
@@ -86,16 +70,15 @@ def measure(
 
     later, done = history[1:] or history, len(history)
     wall, steps = float(np.median([row["train_seconds"] for row in later])), int(later[-1]["steps"])
-    count = max(1, min(64, int(seconds / (wall / steps))))
-    needed = 1 + (rounds + 1) * (AHEAD + 1 + count)
+    count = max(1, min(64, int(SECONDS / (wall / steps))))
+    needed = 1 + (ROUNDS + 1) * (AHEAD + 1 + count)
     pipeline = functools.reduce(lambda one, other: one.concatenate(other),
                                 map(batches, range(done, done + -(-needed // steps))))
-    timers = _timers(model, pipeline, loss, metrics)
-    timers["one_step_epoch"] = _epoch_timer(model, batches, steps, done)
+    timers = _timers(model, pipeline) | {"one_step_epoch": _epoch_timer(model, batches, steps, done)}
     for timer in timers.values():
         timer(count)  # The first call traces the model.
     rows = []
-    for number in range(rounds):
+    for number in range(ROUNDS):
         first = number % len(timers)
         times = {kind: timers[kind](count) for kind in [*timers][first:] + [*timers][:first]}
         rows.append({"round": number + 1} | hvd_ops.mean_over_workers(times, 1.0))
@@ -105,15 +88,14 @@ def measure(
     return {f"ledger_{name}_seconds": value for name, value in entries.items()}, rows
 
 
-def _timers(model: tf.keras.Model, pipeline: tf.data.Dataset, loss: str,
-            metrics: Sequence[str]) -> dict[str, Callable[[int], float]]:
+def _timers(model: tf.keras.Model, pipeline: tf.data.Dataset) -> dict[str, Callable[[int], float]]:
     """Return, by kind of step, a function that takes a number of steps and returns the seconds per step."""
     from labs.datasets.pipeline import AHEAD
     from labs.training import hvd_ops
     from labs.training.keras_internals import take_steps
     from labs.training.loop import local_copy
 
-    local, several = local_copy(model, loss, metrics), iter(pipeline)
+    local, several = local_copy(model, "sparse_categorical_crossentropy", ("accuracy",)), iter(pipeline)
     one = iter(pipeline.from_tensors(next(several)).repeat())
 
     def seconds(trained: tf.keras.Model, batches: Iterator, count: int) -> float:
@@ -170,14 +152,8 @@ def _by_round(rounds: Sequence[Mapping[str, float]], steps: int) -> list[dict[st
 def samples(runs: Sequence[Record]) -> pd.DataFrame:
     """Return seconds per epoch, a column per entry and `wall`, one row per run; of a single run one row per round.
 
-    The index is the seed, by which runs are paired, or the run and its round. Disturbed runs are left out where there
-    are others; `attrs["disturbed"]` names them.
-
-    Args:
-        runs: Records of one configuration and one number of workers, with a ledger.
-
-    Raises:
-        LabError: A run has no ledger.
+    The index is the seed, by which runs are paired, or the round. Disturbed runs are left out where there are others;
+    `attrs["disturbed"]` names them.
     """
     import pandas as pd
 
@@ -185,7 +161,7 @@ def samples(runs: Sequence[Record]) -> pd.DataFrame:
     disturbed = [f"{run['run']} ({cause})" for run, cause in zip(runs, causes, strict=True) if cause]
     runs = [run for run, cause in zip(runs, causes, strict=True) if not cause] or list(runs)
     ledgers = [read(run["metrics"]) for run in runs]
-    if not ledgers or not all(ledgers):
+    if not all(ledgers):
         raise LabError("a run has no ledger; run the lab with --ledger")
     index: list[Hashable] = [run["config"].get("seed", run["run"]) for run in runs]
     if len(runs) == 1:
@@ -199,11 +175,7 @@ def samples(runs: Sequence[Record]) -> pd.DataFrame:
 
 
 def by_cell(runs: Iterable[Record]) -> dict[tuple[int, int], pd.DataFrame]:
-    """Return the samples of each batch size per worker and number of workers, in this order.
-
-    Args:
-        runs: Records with a ledger that differ in nothing but these two and the seed.
-    """
+    """Return the samples of runs that differ only in the batch size per worker and the number of workers, by these."""
     cells: dict[tuple[int, int], list[Record]] = {}
     for run in runs:
         cells.setdefault((run["config"]["batch_size"], run["layout"]["size"]), []).append(run)
@@ -238,11 +210,6 @@ def excess(one: pd.DataFrame, many: pd.DataFrame, workers: int) -> pd.DataFrame:
 
     The last row, "wall", is the sum: the wall time on N workers minus 1/N of that on one. One worker exchanges nothing:
     its measured `communication` is an error, and belongs to `other`.
-
-    Args:
-        one: Samples of one worker.
-        many: Samples of `workers` workers with the same batch per worker.
-        workers: N.
     """
     import pandas as pd
 
@@ -262,7 +229,7 @@ def bound(one: pd.DataFrame, many: pd.DataFrame, workers: int) -> str:
     """Return a sentence on what bounds the scaling: the entry whose excess exceeds all others by more than noise.
 
     An excess that is not larger than that of `other`, of either sign, is no explanation, and a superlinear speedup
-    needs none. Arguments as in `excess`.
+    needs none.
     """
     ideal = _ideal(one, workers)
     largest, *others = excess(one, many, workers).drop(index="wall").index
@@ -271,7 +238,6 @@ def bound(one: pd.DataFrame, many: pd.DataFrame, workers: int) -> str:
     leads = {name: compare(many[largest] - many[name], ideal[largest] - ideal[name]) for name in others}
     leads["-other"] = compare(many[largest] + many["other"], ideal[largest] + ideal["other"])
     rivals = ", ".join(dict.fromkeys(name.removeprefix("-") for name, lead in leads.items() if lead.direction < 1))
-    disturbed = ", ".join([*one.attrs.get("disturbed", ()), *many.attrs.get("disturbed", ())])
     if whole.direction < 0:
         sentence = f"nothing bounds the scaling: the epoch is shorter than ideal, {whole.figures}: check the baseline"
     elif whole.value <= 0:
@@ -282,26 +248,24 @@ def bound(one: pd.DataFrame, many: pd.DataFrame, workers: int) -> str:
         sentence = f"not resolved: {largest} has the largest excess, {own.figures}, but {rivals} may be as large"
     else:
         sentence = f"{largest} bounds the scaling: {own.figures}"
+    disturbed = ", ".join([*one.attrs.get("disturbed", ()), *many.attrs.get("disturbed", ())])
     return sentence + f"; disturbed: {disturbed}" * bool(disturbed)
 
 
 def above_zero(cells: Mapping[tuple[int, int], pd.DataFrame], entry: str, workers: int) -> str:
-    """Return a sentence with the batch sizes for which an entry lies above 0 on `workers` workers.
-
-    Their 95 % intervals hold together.
-    """
+    """Return a sentence with the batch sizes for which an entry is above 0; their 95 % intervals hold together."""
     chosen = {batch: seconds[entry] for (batch, size), seconds in cells.items() if size == workers}
     found = [str(batch) for batch, values in chosen.items() if noise.mean_interval(values, len(chosen))[0] > 0]
     return f"`{entry}` is above 0 by more than noise for {'b = ' + ', '.join(found) if found else 'no b'}."
 
 
 def trusted(cells: Mapping[tuple[int, int], pd.DataFrame]) -> bool:
-    """Return whether `other` is below 5 % of the epoch in each of some ledgers; `cells` are from `by_cell`."""
+    """Return whether `other` is below 5 % of the epoch in each ledger of `by_cell`."""
     return all(abs(table(seconds)["share"]["other"]) < READABLE for seconds in cells.values())
 
 
 def readable(cells: Mapping[tuple[int, int], pd.DataFrame]) -> str:
-    """Return a sentence on whether the entries of some ledgers can be trusted; `cells` are from `by_cell`."""
+    """Return a sentence on whether the entries of the ledgers of `by_cell` can be trusted."""
     shares = {cell: float(table(seconds)["share"]["other"]) for cell, seconds in cells.items()}
     large = [f"{100 * share:.0f} % (N = {workers}, b = {batch})" for (batch, workers), share in shares.items()
              if abs(share) >= READABLE]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,8 +14,7 @@ SMALLEST = 64 * 2**10
 """Bytes of the smallest message that a fit uses: on fast links, smaller ones mostly take Horovod's cycle."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Link:
+class Link(NamedTuple):
     """A link's constants in the alpha-beta model."""
 
     latency: float
@@ -25,52 +23,31 @@ class Link:
     """Bytes per second (1 / beta)."""
 
     def allreduce_seconds(self, nbytes: float, n: int) -> float:
-        """Return the seconds of a ring all-reduce of n workers; see `cost_model.ring_seconds`."""
+        """Return the seconds of a ring all-reduce of n workers."""
         return cost_model.ring_seconds(nbytes, n, self.latency, self.bandwidth)
 
 
 def fit(rows: Sequence[Mapping[str, Any]], n: int) -> Link:
-    """Return the link's constants that best explain the times of all-reduces (least squares of the relative errors).
-
-    Args:
-        rows: With `bytes` and `seconds` each.
-        n: Number of workers, one on each node.
-
-    Raises:
-        LabError: There are fewer than two sizes of at least SMALLEST bytes, or no link explains the times.
-    """
+    """Return the constants of a link between n nodes that explain the `seconds` of all-reduces by their `bytes`."""
     nbytes, seconds = _used(rows, "bytes", "seconds")
-    if n < 2 or len({*nbytes}) < 2:
-        raise LabError(f"a fit needs two workers, and messages of two sizes from {SMALLEST // 2**10} KiB on")
     # A ring: seconds = 2 (n - 1) latency + 2 (n - 1) / n nbytes / bandwidth.
-    latency, per_byte = _smallest_errors([np.full_like(nbytes, 2 * (n - 1)), 2 * (n - 1) / n * nbytes], seconds)
-    if per_byte <= 0:
-        raise LabError("no bandwidth explains these times: they do not grow with the bytes")
+    latency, per_byte = _smallest_errors(n, [2 * (n - 1) / n * nbytes], seconds)
     return Link(latency, 1 / per_byte)
 
 
 def between(rows: Sequence[Mapping[str, Any]], n: int, bits_per_second: float) -> Link:
-    """Return the constants of a link that was not measured, from the all-reduces over others.
+    """Return the constants of a link of a bandwidth that was not measured, from the all-reduces over others.
 
     Fits seconds = 2 (n - 1) latency + 2 (n - 1) / n bytes (processor + factor / bandwidth) to all of them. `processor`
     is what a byte costs on any link. `factor` is 1 for a ring; an algorithm that sends more bytes over its busiest link
     has a larger one, as Open MPI's may for a number of nodes that is no power of two.
 
     Args:
-        rows: With `bytes`, `seconds` and `bits_per_second` of the link, infinity for an unlimited one.
-        n: Number of workers, one on each node.
-        bits_per_second: Bandwidth of the link that was not measured.
-
-    Raises:
-        LabError: There are fewer than two links, or the times depend neither on the bytes nor on the link.
+        rows: As in `fit`, with `bits_per_second` of the link, infinity for an unlimited one.
     """
     nbytes, seconds, bits = _used(rows, "bytes", "seconds", "bits_per_second")
-    if n < 2 or len({*bits}) < 2:
-        raise LabError("this needs two workers, and all-reduces over two links")
     sent = 2 * (n - 1) / n * nbytes
-    latency, processor, factor = _smallest_errors([np.full_like(nbytes, 2 * (n - 1)), sent, 8 * sent / bits], seconds)
-    if processor + factor <= 0:
-        raise LabError("no constants explain these times: they do not grow with the bytes")
+    latency, processor, factor = _smallest_errors(n, [sent, 8 * sent / bits], seconds)
     return Link(latency, 1 / (processor + 8 * factor / bits_per_second))
 
 
@@ -80,13 +57,19 @@ def _used(rows: Sequence[Mapping[str, Any]], *names: str) -> np.ndarray:
     return np.array(used, float).reshape(-1, len(names)).T
 
 
-def _smallest_errors(terms: Sequence[np.ndarray], seconds: np.ndarray) -> list[float]:
-    """Return the coefficients, none below 0, that minimize the squared relative errors of sums of these terms."""
+def _smallest_errors(n: int, per_byte: Sequence[np.ndarray], seconds: np.ndarray) -> list[float]:
+    """Return the latency and the coefficients of some terms, none below 0, with the least squared relative errors."""
     from scipy import optimize
 
-    columns = np.stack(terms, axis=1) / seconds[:, None]
+    columns = np.stack([np.full_like(seconds, 2 * (n - 1)), *per_byte], axis=1) / seconds[:, None]
+    if np.linalg.matrix_rank(columns) < columns.shape[1]:
+        raise LabError(f"a fit needs two workers, messages of two sizes from {SMALLEST // 2**10} KiB on, and two links "
+                       "if it is for a third")
     scale = np.linalg.norm(columns, axis=0)  # Seconds and bytes differ by orders of magnitude.
-    return (optimize.nnls(columns / scale, np.ones_like(seconds))[0] / scale).tolist()
+    latency, *costs = (optimize.nnls(columns / scale, np.ones_like(seconds))[0] / scale).tolist()
+    if sum(costs) <= 0:
+        raise LabError("no bandwidth explains these times: they do not grow with the bytes")
+    return [latency, *costs]
 
 
 def parts(cell: Mapping[str, Any], n: int, link: Link, unlimited: Link, busy: Link,
@@ -101,10 +84,7 @@ def parts(cell: Mapping[str, Any], n: int, link: Link, unlimited: Link, busy: Li
     Args:
         cell: `gradient_bytes`, and the seconds of a step that exchanges nothing: `alone_seconds`, until its largest
             gradient is computed `ready_seconds` (little is sent before), and until all are `computed_seconds`.
-        n: Number of workers.
-        link: The link's constants.
-        unlimited: The same nodes' constants without a limit.
-        busy: Those while a program keeps each node's cores busy.
+        link, unlimited, busy: The constants of the link, of an unlimited one, and while a program keeps the cores busy.
         alone: Seconds of a step that exchanges nothing, where they were measured again; the machine's speed may have
             changed since the cell's.
     """
@@ -123,18 +103,8 @@ def step(cell: Mapping[str, Any], n: int, link: Link, unlimited: Link, busy: Lin
     return of["alone"] + of["processor"] + max(0.0, of["wire"] - of["window"])
 
 
-def errors(cells: Sequence[Mapping[str, Any]], predicted: str = "predicted_seconds") -> dict[str, float]:
-    """Return the number of predicted steps, the median and the largest relative error, and the share within 15 %.
-
-    Args:
-        cells: With `step_seconds` and the prediction each.
-        predicted: Name of the prediction: before the measurement, or "predicted_in_turn_seconds".
-
-    Raises:
-        LabError: No step was both predicted and measured.
-    """
-    if not cells:
-        raise LabError("no predicted steps to compare")
-    absolute = np.abs([cell[predicted] / cell["step_seconds"] - 1 for cell in cells])
+def errors(cells: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the number of predicted steps, the median and the largest relative error, and the share within 15 %."""
+    absolute = np.abs([cell["predicted_seconds"] / cell["step_seconds"] - 1 for cell in cells])
     return {"cells": len(cells), "median": float(np.median(absolute)), "within_15": float(np.mean(absolute <= 0.15)),
             "largest": float(absolute.max())}

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,8 +48,6 @@ class Comparison:
     """The lower end of its interval; NaN if there is none."""
     high: float
     ratio: bool = False
-    pairs: int = 0
-    """The seeds within which it was compared; 0: over all runs (Welch)."""
     comparisons: int = 1
     """The number of intervals that hold together with 95 %."""
     problem: str = ""
@@ -94,10 +92,6 @@ class Comparison:
         return f"{verdict}: {self.figures}{without}"
 
 
-Values = dict[Hashable, list[float]]
-"""The values of a setting by seed; a value without a seed has a key that no other has."""
-
-
 def compare(one: Any, other: Any, of: str | Callable[[Record], float] | None = None, *, ratio: bool = False,
             timed: bool = True, comparisons: int = 1, unit: str = "", digits: int = 2) -> Comparison:
     """Compare two settings over their runs: return the difference one - other, or the ratio one / other.
@@ -116,60 +110,19 @@ def compare(one: Any, other: Any, of: str | Callable[[Record], float] | None = N
             for accuracies: a busy machine changes none.
         comparisons: How many comparisons the sentence or the table makes with this one.
         unit, digits: The unit and the fewest decimals in the text.
-
-    Raises:
-        LabError: A value is not a finite number, or a ratio's is not above 0.
     """
-    (first, disturbed, left_out), (second, also_disturbed, also_left_out) = (
-        _values(side, of, timed, ratio) for side in (one, other))
-    centre, half, pairs, problem = _difference(first, second, LEVEL / comparisons)
-    if disturbed or also_disturbed:
+    sides = [list(_runs(side, of)) for side in (one, other)]
+    quiet = [[run for run in side if not (timed and run[2])] for side in sides]
+    first, second = (_values(some or side, ratio) for some, side in zip(quiet, sides, strict=True))
+    centre, half, problem = _difference(first, second, LEVEL / comparisons)
+    if any(side and not some for some, side in zip(quiet, sides, strict=True)):
         half, problem = math.nan, "all runs of one side were disturbed"
     if ratio and half > math.log(LARGEST_FACTOR):  # Of two runs each, Student's factor is in the thousands.
         half, problem = math.nan, "the runs are too few for an interval"
     ends = (centre, centre - half, centre + half)
     value, low, high = map(math.exp, ends) if ratio else ends
-    return Comparison(value, low, high, ratio, pairs, comparisons, problem, (*left_out, *also_left_out), unit, digits)
-
-
-def _difference(one: Values, other: Values, level: float) -> tuple[float, float, int, str]:
-    """Return the difference of two means, half of its interval, the pairs, and why there is no interval."""
-    common = one.keys() & other.keys()
-    first, second = (np.concatenate([[], *each.values()]) for each in (one, other))
-    if not (len(first) and len(second)):
-        return math.nan, math.nan, 0, "one side has no run"
-    pairs = len(common) if len(common) >= PAIRS and 2 * len(common) >= max(len(one), len(other)) else 0
-    if pairs:
-        differences = np.array([np.mean(one[seed]) - np.mean(other[seed]) for seed in common])
-        centre, half = differences.mean(), half_width(*_spread(differences), level)
-    else:
-        (a, freedom_a), (b, freedom_b) = _spread(first), _spread(second)
-        freedom = (a + b) ** 2 / (a**2 / freedom_a + b**2 / freedom_b) if a + b > 0 else 1.0
-        centre, half = first.mean() - second.mean(), half_width(a + b, freedom, level)
-    if min(len(first), len(second)) < 2:
-        each = " each" * (len(first) == len(second))
-        return float(centre), math.nan, pairs, f"one run{each} decides nothing"
-    if half <= 1e-9 * max(1e-300, np.abs([*first, *second]).max()):
-        return float(centre), math.nan, pairs, "the runs do not vary, so their noise is unknown"
-    return float(centre), float(half), pairs, ""
-
-
-def _values(side: Any, of: Any, timed: bool, ratio: bool) -> tuple[Values, bool, list[str]]:
-    """Return the values of a side by seed, as logarithms for a ratio; whether all are disturbed; the runs left out."""
-    runs = list(_runs(side, of))
-    left_out = [disturbed for *_, disturbed in runs if disturbed and timed]
-    all_disturbed = 0 < len(runs) == len(left_out)
-    values: Values = {}
-    for seed, value, disturbed in runs:
-        if disturbed and timed and not all_disturbed:
-            continue
-        if value is None or not math.isfinite(value) or (ratio and value <= 0):
-            raise LabError(f"{value} cannot be compared; a {'ratio' if ratio else 'difference'} needs "
-                           f"{'numbers above 0' if ratio else 'finite numbers'}: leave out runs without one")
-        same_seed = values.setdefault(seed, [])
-        number = math.log(value) if ratio else float(value)
-        same_seed += [number] * (number not in same_seed)
-    return values, all_disturbed, [] if all_disturbed else left_out
+    left_out = tuple(why for some, side in zip(quiet, sides, strict=True) for *_, why in side if some and timed and why)
+    return Comparison(value, low, high, ratio, comparisons, problem, left_out, unit, digits)
 
 
 def _runs(side: Any, of: Any) -> Iterator[tuple[Hashable, Any, str]]:
@@ -188,6 +141,40 @@ def _runs(side: Any, of: Any) -> Iterator[tuple[Hashable, Any, str]]:
         yield from ((seed, value, "") for seed, value in pairs)
 
 
+def _values(runs: Iterable[tuple[Hashable, Any, str]], ratio: bool) -> dict[Hashable, list[float]]:
+    """Return the values of runs by seed, as logarithms for a ratio."""
+    values: dict[Hashable, list[float]] = {}
+    for seed, value, _ in runs:
+        if value is None or not math.isfinite(value) or (ratio and value <= 0):
+            raise LabError(f"{value} cannot be compared; a {'ratio' if ratio else 'difference'} needs "
+                           f"{'numbers above 0' if ratio else 'finite numbers'}: leave out runs without one")
+        same_seed = values.setdefault(seed, [])
+        number = math.log(value) if ratio else float(value)
+        same_seed += [number] * (number not in same_seed)
+    return values
+
+
+def _difference(one: Mapping, other: Mapping, level: float) -> tuple[float, float, str]:
+    """Return the difference of two means, half of its interval, and why there is no interval."""
+    common = one.keys() & other.keys()
+    first, second = (np.concatenate([[], *each.values()]) for each in (one, other))
+    if not (len(first) and len(second)):
+        return math.nan, math.nan, "one side has no run"
+    if len(common) >= PAIRS and 2 * len(common) >= max(len(one), len(other)):
+        differences = np.array([np.mean(one[seed]) - np.mean(other[seed]) for seed in common])
+        centre, half = differences.mean(), half_width(*_spread(differences), level)
+    else:
+        (a, freedom_a), (b, freedom_b) = _spread(first), _spread(second)
+        freedom = (a + b) ** 2 / (a**2 / freedom_a + b**2 / freedom_b) if a + b > 0 else 1.0
+        centre, half = first.mean() - second.mean(), half_width(a + b, freedom, level)
+    problem = ""
+    if min(len(first), len(second)) < 2:
+        problem = f"one run{' each' * (len(first) == len(second))} decides nothing"
+    elif half <= 1e-9 * max(1e-300, np.abs([*first, *second]).max()):
+        problem = "the runs do not vary, so their noise is unknown"
+    return float(centre), math.nan if problem else float(half), problem
+
+
 # Two accuracies.
 
 def standard_error(share: float, images: int) -> float:
@@ -199,14 +186,8 @@ def compare_shares(one: float, other: float, images: int, other_images: int | No
                    comparisons: int = 1) -> Comparison:
     """Compare two accuracies by the standard error of their difference, sqrt(error(one)^2 + error(other)^2).
 
-    This is exact for two independent sets of images. On the same images two models tend to make the same errors; the
-    interval is then too wide, and `compare_answers` finds smaller differences.
-
-    Args:
-        one, other: Shares of right answers.
-        images: Number of images behind `one`.
-        other_images: Number of images behind `other`; by default the same.
-        comparisons: As in `compare`.
+    This is exact for two independent sets of images, of `images` and `other_images` (by default as many). On the same
+    images two models tend to make the same errors: `compare_answers` finds smaller differences.
     """
     from scipy.special import ndtri
 
@@ -218,14 +199,10 @@ def compare_shares(one: float, other: float, images: int, other_images: int | No
 
 
 def compare_answers(one: ArrayLike, other: ArrayLike, comparisons: int = 1) -> Comparison:
-    """Compare the accuracies of two models on the same images by McNemar's exact test.
+    """Compare two models by whether each is right on each of the same images, in the same order, by McNemar's test.
 
     The interval is that of Clopper and Pearson for the share of the images that favour the first, among those that only
-    one model gets right; it excludes equality where the test does.
-
-    Args:
-        one, other: Whether each model is right on each image, in the same order [n].
-        comparisons: As in `compare`.
+    one model gets right; it excludes equality where the exact test does.
     """
     from scipy.special import betaincinv
 
@@ -274,13 +251,7 @@ def geometric_interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def half_width(variance, freedom, level: float = LEVEL):
-    """Return half the width of Student's interval.
-
-    Args:
-        variance: The squared standard error of an estimate, or an array of them.
-        freedom: The degrees of freedom of each.
-        level: The chance that it misses the true value.
-    """
+    """Return half the width of Student's interval of estimates with these squared standard errors and freedoms."""
     from scipy.special import stdtrit  # The quantile alone: scipy.stats takes a second to load.
 
     return stdtrit(freedom, 1 - level / 2) * np.sqrt(variance)
@@ -304,15 +275,15 @@ def warning(*measured: Any) -> str:
     return f"Disturbed: {problems}. Measure again; these figures allow no conclusion." if problems else ""
 
 
-def _problems(measured: Any) -> list[str]:
+def _problems(measured: Any) -> Iterator[str]:
     if isinstance(measured, dict) and "history" in measured:
-        found = filter(None, [disturbance(measured), _shared_cores(measured)])
-        return [f"{printable(measured['run'])}: {problem}" for problem in found]
-    # A quarter at either end may be outliers, since pages take medians.
-    turns = np.sort(np.asarray(measured, float))
-    middle = turns[len(turns) // 4:len(turns) - len(turns) // 4]
-    of = f"the middle {len(middle)} of " * (len(middle) < len(turns)) + plural(len(turns), "repeat")
-    return [clause] if (clause := _uneven(middle, of)) else []
+        clauses, about = [disturbance(measured), _shared_cores(measured)], f"{printable(measured['run'])}: "
+    else:  # A quarter at either end may be outliers, since pages take medians.
+        turns = np.sort(np.asarray(measured, float))
+        middle = turns[len(turns) // 4:len(turns) - len(turns) // 4]
+        of = f"the middle {len(middle)} of " * (len(middle) < len(turns)) + plural(len(turns), "repeat")
+        clauses, about = [_uneven(middle, of)], ""
+    yield from (about + clause for clause in clauses if clause)
 
 
 def disturbance(run: Record) -> str:
@@ -327,10 +298,10 @@ def disturbance(run: Record) -> str:
 
 def _shared_cores(run: Record) -> str:
     """Return a clause on workers that had less than a core each, on no GPU; otherwise ""."""
-    workers, cores = run["layout"].get("local_size"), run["machine"].get("cores")
-    if not (_is_number(workers) and _is_number(cores) and workers > cores > 0) or run["machine"].get("gpus"):
+    workers, cores = run["layout"].get("local_size", 0), run["machine"].get("cores")
+    if not cores or workers <= cores or run["machine"].get("gpus"):
         return ""
-    return f"{workers:,.0f} workers on a node took turns on {plural(int(cores), 'core')}"
+    return f"{workers} workers on a node took turns on {plural(cores, 'core')}"
 
 
 def _uneven(seconds: Collection[float], of: str) -> str:
@@ -344,17 +315,13 @@ def epochs_by_size(run: Record) -> dict[int, list[tuple[float, float]]]:
 
     The epochs in which an elastic run changed its size are left out, and all of a run that was killed and resumed.
     """
-    tables, history = run.get("tables", {}), run.get("history", [])
-    progress = [row for row in tables.get("progress", []) if _is_number(row.get("epochs")) and "size" in row]
+    tables = run.get("tables", {})
+    progress = tables.get("progress", [])
     changed = {math.floor(before["epochs"]) + 1 for before, after in itertools.pairwise(progress)
                if before["size"] != after["size"]}
     epochs: dict[int, list[tuple[float, float]]] = {}
-    for row in history[1:] if progress or "events" not in tables else []:
-        seconds, steps = row.get("train_seconds"), row.get("steps", 1)
-        if row["epoch"] not in changed and _is_number(seconds) and _is_number(steps) and steps > 0:
-            epochs.setdefault(row.get("size", run["layout"]["size"]), []).append((seconds, steps))
+    for row in run["history"][1:] if progress or "events" not in tables else []:
+        if row["epoch"] not in changed and row.get("train_seconds") is not None:
+            epochs.setdefault(row.get("size", run["layout"]["size"]), []).append((row["train_seconds"],
+                                                                                  row.get("steps", 1)))
     return epochs
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)

@@ -26,11 +26,7 @@ START = operator.itemgetter("started", "run")
 
 
 def keep(runs: Iterable[records.Record], name: str, folder: Path = FOLDER) -> int:
-    """Write the records of some runs as reference runs, and return their number; equal names are replaced.
-
-    Raises:
-        LabError: The name cannot be a folder's, or a file of that set is damaged.
-    """
+    """Write the records of some runs as reference runs, and return their number; equal names are replaced."""
     check_name(name)
     runs = list(runs)
     for lab in sorted({record["lab"] for record in runs}):
@@ -42,11 +38,7 @@ def keep(runs: Iterable[records.Record], name: str, folder: Path = FOLDER) -> in
 
 
 def read_all(name: str, lab: str = "*", folder: Path = FOLDER) -> list[records.Record]:
-    """Return the records of a set of reference runs, or those of one lab, oldest first.
-
-    Raises:
-        LabError: No set has this name, or a line is damaged.
-    """
+    """Return the records of a set of reference runs, or those of one lab, oldest first."""
     if name not in names(folder):
         raise LabError(f"no reference runs are called {name!r}; there are: {', '.join(names(folder)) or 'none'}")
     return sorted((record for path in folder.glob(f"{name}/{lab}.jsonl") for record in _read(path)), key=START)

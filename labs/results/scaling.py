@@ -6,13 +6,14 @@ Nothing here compares one configuration with another.
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from labs.results import noise
+from labs.results import noise, records, tables
 from labs.run.errors import LabError
 from labs.run.text import plural
 
@@ -25,27 +26,25 @@ ROUNDED = 0.005
 
 
 def warn_above_one(efficiency: float, low: float = math.nan) -> str:
-    """Return a warning if a scaling efficiency is above 1; otherwise an empty string.
-
-    Args:
-        efficiency: Speedup / workers.
-        low: Lower end of its interval; NaN if it has none.
-    """
+    """Return a warning if a scaling efficiency, whose interval begins at `low`, is above 1; otherwise ""."""
     if not efficiency > 1 + ROUNDED:
         return ""
     return "E > 1, but its interval includes 1" if low <= 1 else "E > 1: the baseline is suspect, measure it again"
 
 
 def configuration(frame: pd.DataFrame) -> list[str]:
-    """Return the columns of a run's configuration: the fields of its Config that have a value, without the seed.
-
-    Raises:
-        LabError: The frame has lost `attrs["config"]`, as after `pd.concat` or `merge`; name the columns yourself.
-    """
-    if "config" not in frame.attrs:
+    """Return the columns of a run's configuration: the fields of its Config that have a value, without the seed."""
+    if "config" not in frame.attrs:  # As after `pd.concat` or `merge`.
         raise LabError("this table does not say which columns are its configuration; name them: by=['batch_size', ...]")
     columns = [column for column in ("lab", *frame.attrs["config"]) if column != "seed" and column in frame]
     return [column for column in columns if frame[column].notna().any()]
+
+
+def frame(runs: Iterable[records.Record]) -> tuple[pd.DataFrame, list[str]]:
+    """Return runs as a table that can be grouped by, and the settings in which they differ."""
+    table = records.table(runs)
+    table = comparable(table, table.columns)
+    return table, [name for name in configuration(table) if table[name].map(str).nunique() > 1]
 
 
 def numbers(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
@@ -88,13 +87,12 @@ def speedups(frame: pd.DataFrame, base: int = 1, by: Sequence[str] | None = None
     table, runs = _group(frame, by)
     bases = _bases(table, by, base)
     count = sum(other not in (None, row) for row, other in enumerate(bases))
-    rows = [_compare(runs[row], None if other is None else runs[other], count) for row, other in enumerate(bases)]
-    ratios = np.array(rows).reshape(-1, 4).T
-    for name, values in zip(("speedup", "speedup_low", "speedup_high"), ratios, strict=False):
-        table[name] = values
+    ratios = [_compare(runs[row], None if other is None else runs[other], count) for row, other in enumerate(bases)]
+    for end, name in {"": "value", "_low": "low", "_high": "high"}.items():
+        table[f"speedup{end}"] = np.array([getattr(ratio, name) for ratio in ratios], float)
     for end in ("", "_low", "_high"):
         table[f"scaling_efficiency{end}"] = table[f"speedup{end}"] / (table["size"] / base)
-    table["direction"] = ratios[3].astype(int)
+    table["direction"] = np.array([ratio.direction for ratio in ratios], int)
     missing = f"no run of {plural(base, 'worker')} of this configuration to compare with"
     notes = [missing if math.isnan(value) else warn_above_one(value, low)
              for value, low in zip(table["scaling_efficiency"], table["scaling_efficiency_low"], strict=True)]
@@ -148,9 +146,56 @@ def _bases(table: pd.DataFrame, by: list[str], base: int) -> list[int | None]:
     return [bases.get(configuration) for configuration in configurations]
 
 
-def _compare(runs: pd.DataFrame, base: pd.DataFrame | None, count: int) -> tuple[float, float, float, int]:
-    """Return the ratio of two rows' throughputs, its interval among `count` comparisons, and its direction."""
+def _compare(runs: pd.DataFrame, base: pd.DataFrame | None, count: int) -> noise.Comparison:
+    """Return the ratio of two rows' throughputs, one of `count`; NaN without a base, 1 where it is the base."""
     if base is None or base is runs:
-        return math.nan if base is None else 1.0, math.nan, math.nan, 0
-    ratio = noise.compare(runs, base, "images_per_sec", ratio=True, comparisons=count)
-    return ratio.value, ratio.low, ratio.high, ratio.direction
+        return noise.Comparison(math.nan if base is None else 1.0, math.nan, math.nan)
+    return noise.compare(runs, base, "images_per_sec", ratio=True, comparisons=count)
+
+
+# Throughputs and speedups: after a sweep, and on the report page.
+
+TITLES = {"weak": "Speed and weak scaling: constant batch per worker",
+          "strong": "Speed and strong scaling: constant global batch", "": "Speed"}
+"""Titles, by the kind of scaling; "" if only one number of workers ran."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Speeds:
+    """A table of `scaling.speedups` over `base` workers; its configurations differ in the columns `by`."""
+
+    scaling: Literal["weak", "strong", ""]
+    table: pd.DataFrame
+    by: list[str]
+    base: int
+
+    def grid(self) -> tables.Grid:
+        """Return the table for a page, with speedups if there is anything to compare."""
+        nodes = ["nodes"] if self.table["nodes"].nunique() > 1 else []
+        ratios = ["speedup", "scaling_efficiency", "note"] if self.scaling else []
+        n = "n" if self.base == 1 else f"(n / {self.base})"
+        note = (f"images/s: geometric mean over the repeats, without the first epoch [95 % interval; {tables.FEW}]"
+                + f"; speedup: throughput(n) / throughput({self.base}) of the same configuration [95 % for all rows "
+                  f"together]; efficiency: speedup / {n}" * bool(self.scaling))
+        columns = [*self.by, "size", *nodes, "repeats", "images_per_sec", "seconds_per_epoch", "first_epoch_seconds"]
+        return tables.grid(TITLES[self.scaling], self.table, [*columns, *ratios], note)
+
+
+def compare_speeds(runs: pd.DataFrame, varying: list[str]) -> Iterator[Speeds]:
+    """Yield the tables of weak and strong scaling that runs allow which differ in the settings `varying`."""
+    if not len(runs) or not runs["images_per_sec"].notna().any():
+        return
+    base = 1 if (runs["size"] == 1).any() else int(runs["size"].min())
+    weak, strong = (speedups(runs, base, varying, kind) for kind in ("weak", "strong"))
+    weakly, strongly = (table["speedup"].notna() & (table["size"] > base) for table in (weak, strong))
+    if weakly.any() or not strongly.any():
+        yield Speeds("weak" if weakly.any() else "", weak, [name for name in varying if name in weak], base)
+    if strongly.any():  # Rows without a partner at the same global batch are in the other table.
+        partners = strong[strong["global_batch_size"].isin(strong["global_batch_size"][strongly])]
+        yield Speeds("strong", partners, [*(name for name in varying if name in strong), "global_batch_size"], base)
+
+
+def summary(runs: Iterable[records.Record]) -> str:
+    """Return the tables that some runs allow, as text for a terminal."""
+    grids = [speeds.grid() for speeds in compare_speeds(*frame(runs))]
+    return "\n\n".join(f"{each.text()}\n({each.note})" for each in grids)

@@ -1,4 +1,4 @@
-"""Tables as text for a terminal and as Markdown for a page, with the formats of their figures."""
+"""Tables as text for a terminal and as Markdown for a page; the table of runs that `labs results` shows."""
 
 from __future__ import annotations
 
@@ -6,13 +6,27 @@ import dataclasses
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labs.run import terminal
+from labs.results import records, reference
+from labs.run import catalogue, terminal
+from labs.run.errors import LabError
+from labs.run.paths import format_path
 from labs.run.text import plural, printable
 
 if TYPE_CHECKING:
     import pandas as pd
+
+LEAST = 3
+"""Fewest repeats for which an interval is printed: that of two is the mean ± 13 standard errors."""
+FEW = f"none with fewer than {LEAST} repeats"
+"""The note below a table whose cells may have intervals."""
+MAX_ROWS = 40
+"""The most rows of one table that a page shows."""
+HEADINGS = {"images_per_sec": "images/s", "seconds_per_epoch": "s/epoch", "size": "workers", "batch_size": "batch",
+            "first_epoch_seconds": "first epoch, s", "global_batch_size": "global batch",
+            "scaling_efficiency": "efficiency", "val_accuracy": "validation accuracy"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,54 +57,35 @@ def markdown(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-LEAST = 3
-"""Fewest repeats for which an interval is printed: that of two is the mean ± 13 standard errors."""
-FEW = f"none with fewer than {LEAST} repeats"
-"""The note below a table whose cells may have intervals."""
-MAX_ROWS = 40
-"""The most rows of one table that a page shows."""
-
-
 def grid(title: str, frame: pd.DataFrame, columns: Sequence[str], note: str = "") -> Grid:
     """Return some columns of a frame as a table; `x` with `x_low` and `x_high` beside it becomes "x [low, high]".
 
     A column `note` without any text is left out.
     """
     columns = [column for column in columns if column in frame and (column != "note" or frame[column].any())]
-    rows = [[cell(row, column) for column in columns] for row in frame.head(MAX_ROWS).to_dict("records")]
+    rows = [[_cell(row, column) for column in columns] for row in frame.head(MAX_ROWS).to_dict("records")]
     if len(frame) > MAX_ROWS:
         note = f"{note} The first {MAX_ROWS} of {len(frame)} rows.".strip()
     return Grid(title, [heading(column) for column in columns], rows, note)
 
 
-def cell(row: dict[str, Any], column: str) -> str:
+def _cell(row: dict[str, Any], column: str) -> str:
     """Return a value of a row, with its interval if it has one from enough repeats (seeds)."""
-    ends = [row.get(f"{column}_{end}") for end in ("low", "high")]
+    low, high = (figure(row.get(f"{column}_{end}")) for end in ("low", "high"))
     text = figure(row[column])
-    if not text or row.get("repeats", row.get("seeds", LEAST)) < LEAST or not all(map(known, ends)):
-        return text
-    return f"{text} [{figure(ends[0])}, {figure(ends[1])}]"
-
-
-def known(value: Any) -> bool:
-    """Return whether a value is neither None nor NaN."""
-    return value is not None and value == value
+    enough = row.get("repeats", row.get("seeds", LEAST)) >= LEAST
+    return f"{text} [{low}, {high}]" if text and low and high and enough else text
 
 
 def figure(value: Any) -> str:
-    """Return a value with at most three significant digits; whole numbers in full."""
-    if not known(value):
+    """Return a value with at most three significant digits; whole numbers in full; nothing for None and NaN."""
+    if value is None or value != value:
         return ""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     if float(value).is_integer() and abs(value) < 1e15:
         return f"{int(value):,}"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-HEADINGS = {"images_per_sec": "images/s", "seconds_per_epoch": "s/epoch", "size": "workers", "batch_size": "batch",
-            "first_epoch_seconds": "first epoch, s", "global_batch_size": "global batch",
-            "scaling_efficiency": "efficiency", "val_accuracy": "validation accuracy"}
 
 
 def heading(column: str) -> str:
@@ -111,14 +106,32 @@ def join(values: Iterable[float], digits: int = 2) -> str:
 
 
 def format_layout(hosts: Sequence[str], machines: int) -> str:
-    """Return a layout as text: "2 x 3" for nodes x workers, "3 + 1" for unequal nodes.
-
-    Where several nodes share a machine, their number follows: "4 x 1, 1 machine".
-
-    Args:
-        hosts: The node of every rank.
-        machines: The number of machines that these nodes are.
-    """
+    """Return the layout of all ranks' nodes: "2 x 3" for nodes x workers, "3 + 1", or "4 x 1, 1 machine"."""
     counts = list(Counter(hosts).values())
     shared = f", {plural(machines, 'machine')}" if machines != len(counts) else ""
     return (f"{len(counts)} x {counts[0]}" if len(set(counts)) == 1 else " + ".join(map(str, counts))) + shared
+
+
+# The runs of `labs results`.
+
+LISTED = ("lab", "run", "size", "nodes", "batch_size", "global_batch_size", "images_per_sec", "seconds_per_epoch",
+          "val_accuracy", "test_accuracy")
+
+
+def load(lab: str | None, root: Path, set_name: str | None = None) -> pd.DataFrame:
+    """Return the runs of a results folder or a set of reference runs, oldest first: all, or those of one lab."""
+    name = "*" if lab is None else lab if (root / lab).is_dir() else catalogue.resolve(lab)
+    runs = reference.read_all(set_name, name) if set_name else records.read_all(name, root)
+    if not runs:
+        raise LabError(f"no runs{f' of {name}' if lab else ''} in {set_name or format_path(root)}; "
+                       f"`labs run {name if lab else 'lab10'} --workers 2` makes one")
+    frame = records.table(runs)
+    validated = [run["history"][-1].get("val_accuracy") if run["history"] else None for run in runs]
+    return frame if "val_accuracy" in frame or not any(validated) else frame.assign(val_accuracy=validated)
+
+
+def listing(frame: pd.DataFrame) -> str:
+    """Return the most important columns as a table for a terminal, with four significant digits."""
+    texts = frame[[name for name in LISTED if name in frame]].rename(columns=heading)
+    return texts.to_string(index=False, na_rep="", float_format=lambda value: f"{value:.4g}" if value < 1000 else
+                           f"{value:.0f}")

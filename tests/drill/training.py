@@ -63,7 +63,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     import tensorflow as tf
 
     from labs.datasets.augment import Augment
-    from labs.results import run_record
+    from labs.results import records
     from labs.training import schedule, workers
     from labs.training.loop import fit
 
@@ -71,7 +71,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         optimizer = tf.keras.optimizers.Adam(schedule.Warmup(0.0005, 0.001, 3 * STEPS))
         history = fit(job, network(), optimizer, pictures(config.seed),
                       batch_size=config.batch_size, epochs=config.epochs, augment=Augment())
-        return run_record.finish(job, history)
+        return records.finish(job, history)
 
 
 LAB = Lab(Config, PRESETS, run)

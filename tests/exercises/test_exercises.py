@@ -14,7 +14,7 @@ import pytest
 
 from labs import exercises, lab10_caltech
 from labs.exercises import grading, judged
-from labs.lint import checker
+from labs.lint import rules, tables
 from labs.run import catalogue, command_line, options
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
@@ -116,7 +116,7 @@ def test_a_grader_says_what_lint_says_of_a_disturbed_record(tmp_path, capsys):
     two["history"][2]["train_seconds"] *= 1.6
     assert "Disturbed" not in capsys.readouterr().out
     root = planted.write(tmp_path / "busy", one, two)
-    _, (finding,) = next(checker.verdicts([root]))
+    (finding,) = rules.judge(tables.from_records([one, two]))
     exercises.check("lab02.q1", 3.5, root)
     assert finding.text.partition(": ")[2] in capsys.readouterr().out
     with pytest.raises(AssertionError, match=r"is not right: .*Disturbed: .*Measure again"):

@@ -18,7 +18,7 @@ def test_horovod_and_raw_mpi_are_in_one_table():
     rows = record["tables"]["collectives"]
     assert record["layout"]["backend"] == "MPI"
     assert record["history"] == []
-    for collective, libraries in (("allreduce", {"Horovod over MPI", "Horovod over MPI, eager", "raw MPI"}),
+    for collective, libraries in (("allreduce", {"Horovod over MPI", "raw MPI"}),
                                   ("broadcast", {"Horovod over MPI", "raw MPI"}),
                                   ("allgather", {"Horovod over MPI", "raw MPI"})):
         result = [row for row in rows if row["collective"] == collective]
@@ -50,7 +50,6 @@ def test_bytes_on_the_wire_of_training_steps(options, nbytes):
     for row in rows:
         assert row["predicted_bytes_per_step"] == 2 * gradients
         assert abs(row["difference"]) < 0.05
-        assert row["crossed"] == "network interfaces"
     if not options:
         solved("lab05.q2", "lab05.q3")
 

@@ -67,15 +67,11 @@ def _words(config) -> list[str]:
 
 
 @pytest.mark.workers
-def test_two_workers_are_set_against_one_of_the_same_configuration(tmp_path, samples, capfd):
+def test_the_questions_are_graded_from_runs_of_one_worker_and_two(tmp_path, samples):
     config = dataclasses.replace(TINY, data=str(samples / "fruits-sample"), recompute_statistics=True)
     words = [*_words(config), "--results", str(tmp_path)]
-    local.run(lab, words, workers=2, oversubscribe=True)
-    assert "no speedup: no run of 1 worker with these settings" in capfd.readouterr().out
     local.run(lab, [*words, "--scaling", "none"], workers=1)
     record = local.run(lab, words, workers=2, oversubscribe=True)
-    output = capfd.readouterr().out
-    assert "2 workers against one, same batch per worker: speedup " in output
     solved("lab09.q1", "lab09.q3", results_root=tmp_path)
     assert record["metrics"]["leak_alike"] > 100
     assert record["metrics"]["test_accuracy"] > 0.5

@@ -18,9 +18,10 @@ from labs.cli import commands
 from labs.launch import local
 from labs.launch.sweep import run_sweep
 from labs.pages import studies
-from labs.results import speed_tables
+from labs.results import scaling
 from labs.run.sweeps import Sweep, cells, finished
-from tests.lint.test_lint import sound, write_runs
+from tests.lint.test_lint import sound
+from tests.results.test_records import write as write_runs
 from tests.tools.report.test_page import cells as records_of
 
 DEMO = lab.PRESETS["demo"]
@@ -126,7 +127,7 @@ def test_a_sweep_ends_with_its_speedups_or_with_what_the_lab_says(tmp_path, monk
     words = ["sweep", "lab04", "--only", "weak", "--results", str(tmp_path)]
     assert commands.dispatch(words) == 0
     output = capsys.readouterr().out
-    assert output.startswith(f"{speed_tables.TITLES['weak']}\n")
+    assert output.startswith(f"{scaling.TITLES['weak']}\n")
     assert re.search(r"\n +32 +2 +3 +153 \[148, 159\] .* 1\.5 \[1\.4, 1\.62\]  0\.752 \[0\.7, 0\.809\]\n", output)
     monkeypatch.setattr(studies, "SUMMARIES", {lab.LAB.name: lambda runs: f"a summary of {len(runs)} runs"})
     assert commands.dispatch(words) == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import types
 
 import numpy as np
 import pytest
@@ -53,39 +52,6 @@ def test_cpu_percent_is_the_share_of_the_cores(monkeypatch):
     assert busy.summary()["cpu_percent"] == pytest.approx(100 * cpu / wall / 4, abs=3)
     assert busy.summary(skip=1e9) == busy.summary(), "nothing is left: all, then"
     assert busy.summary()["memory_bytes"] > 1e6
-
-
-@pytest.mark.parametrize(("shown", "names"), [
-    (None, {"gpu0_percent": 10, "gpu1_percent": 20}), ("1", {"gpu0_percent": 20}), ("", {}),
-    ("GPU-b,0", {"gpu0_percent": 20, "gpu1_percent": 10}), ("0,MIG-a", {"gpu0_percent": 10}),
-    ("1,2,0", {"gpu0_percent": 20}),
-])
-def test_the_gpus_are_those_that_tensorflow_sees(shown, names, monkeypatch):
-    """A fake driver reports two GPUs, 10 and 20 percent busy, and a MIG device that reports no utilization."""
-    import pynvml
-
-    def handle(name):
-        known = {0: 10, 1: 20, "GPU-b": 20, "MIG-a": None}
-        if name not in known:
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
-        return known[name]
-
-    def utilization(gpu):
-        if gpu is None:
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-        return pynvml.c_nvmlUtilization_t(gpu=gpu)
-
-    for name, value in {"nvmlInit": lambda: None, "nvmlDeviceGetCount": lambda: 2, "nvmlDeviceGetHandleByIndex": handle,
-                        "nvmlDeviceGetHandleByUUID": handle, "nvmlDeviceGetUtilizationRates": utilization,
-                        "nvmlDeviceGetMemoryInfo": lambda gpu: types.SimpleNamespace(used=5e8)}.items():
-        monkeypatch.setattr(pynvml, name, value)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if shown is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
-    with Utilization(interval=60) as busy:
-        pass
-    summary = busy.summary()
-    assert {name: value for name, value in summary.items() if name.startswith("gpu") and "percent" in name} == names
 
 
 def test_workers_together():

@@ -1,8 +1,6 @@
-"""Horovod's timeline: read, mended, and added up."""
+"""Horovod's timeline: read and added up."""
 
 from __future__ import annotations
-
-import json
 
 import pytest
 
@@ -65,16 +63,3 @@ def test_what_was_exchanged_is_added_up():
 def test_an_exchange_of_which_the_end_is_missing_does_not_count():
     assert len(list(timeline.exchanges(EVENTS[:-1]))) == 4
     assert len(list(timeline.exchanges(EVENTS[8:]))) == 4, "nor one that began before the timeline"
-
-
-def test_a_torn_file_is_mended_to_json(tmp_path):
-    path = tmp_path / "timeline.json"
-    text = "[\n" + ",".join(map(json.dumps, EVENTS)) + "]"
-    path.write_text(text)
-    assert timeline.repair(path) == EVENTS
-    assert path.read_text() == text, "a sound file stays as Horovod wrote it"
-    path.write_text(text[:-20])
-    with pytest.raises(json.JSONDecodeError):
-        json.loads(path.read_text())
-    assert timeline.repair(path) == EVENTS[:-1]
-    assert json.loads(path.read_text()) == EVENTS[:-1]

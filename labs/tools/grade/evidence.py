@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from labs.exercises.hand_ins import HandIn
-from labs.lint import checker
+from labs.lint import rules, tables
 from labs.results import records, reference
 from labs.results.records import Record
 from labs.run.environment import personal_seed
@@ -68,7 +68,7 @@ def findings(hand_in: HandIn, created: datetime.datetime | None, term: datetime.
             about[problem].append(_format_name(record))
     for problem, (first, *others) in about.items():
         yield first + f" and {plural(len(others), 'other record')}" * bool(others) + f": {problem}"
-    yield from map(str, checker.check_records(hand_in.records))
+    yield from map(str, rules.judge(tables.from_records(hand_in.records)))
 
 
 def _format_name(record: Record) -> str:

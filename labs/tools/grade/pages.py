@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from labs.results import listing, tables
+from labs.results import tables
 from labs.run.text import one_line, plural
 from labs.tools.grade.judge import BY_HAND, NO_ANSWER, RIGHT, WRONG, Graded, open_answers
 
@@ -23,7 +23,7 @@ def table(graded: Sequence[Graded], copies: Copies) -> str:
     """Return all hand-ins as CSV, one per student and lab."""
     import pandas as pd
 
-    return listing.csv(pd.DataFrame([_row(each, copies) for each in graded]))
+    return pd.DataFrame([_row(each, copies) for each in graded]).convert_dtypes().to_csv(index=False)
 
 
 def _row(each: Graded, copies: Copies) -> dict[str, object]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 
-from labs.lint import checker, tables
+from labs.lint import rules, tables
+from labs.results import records
 from labs.run import usage
 from labs.run.errors import ERROR_PREFIX, LabError
 from labs.run.paths import results_dir
-from labs.run.text import one_line
+from labs.run.text import one_line, plural
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,8 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = ("List each implausible row of your results with the reason.\n"
                           "The exit code is 1 if there is one, or if a path could not be checked.")
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = "\n".join(["the columns of a table; all are optional, but give at least one figure:",
-                               *(f"  {name:21} {meaning}" for name, meaning in tables.COLUMNS.items())])
+    parser.epilog = (f"columns of a table; all are optional, but give at least one figure:\n{', '.join(tables.COLUMNS)}"
+                     f"\n\n{tables.MEANINGS}")
     parser.add_argument("paths", nargs="*", type=usage.path, metavar="RESULTS | FILE.csv",
                         help="results folders and tables typed by hand; default: your results folder")
     parser.add_argument("--template", action="store_true",
@@ -31,12 +32,17 @@ def main(args: argparse.Namespace) -> int:
         print(",".join(tables.COLUMNS))
         return 0
     failed = False
-    for verdict in checker.verdicts(args.paths or [results_dir()]):
-        if isinstance(verdict, LabError):
+    for path in args.paths or [results_dir()]:
+        try:
+            recorded = path.is_dir()
+            rows = tables.from_records(records.read_all(root=path)) if recorded else tables.read(path)
+            if not rows:
+                raise LabError(f"{path} holds no record; `labs run lab10_caltech --workers 2` makes one")
+            found = [one_line(str(finding)) for finding in rules.judge(rows)]
+            failed |= bool(found)
+            print(f"{path if recorded else path.name}: {plural(len(rows), 'record' if recorded else 'row')}",
+                  *(found or ["nothing implausible"]), sep="\n")
+        except LabError as problem:
             failed = True
-            print(f"{ERROR_PREFIX}{one_line(verdict)}", file=sys.stderr)
-        else:
-            where, findings = verdict
-            failed = failed or bool(findings)
-            print(*map(one_line, (where, *([*map(str, findings)] or ["nothing implausible"]))), sep="\n")
+            print(f"{ERROR_PREFIX}{one_line(problem)}", file=sys.stderr)
     return int(failed)

@@ -16,10 +16,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labs.lint import checker
-from labs.lint.rows import brief
+from labs.lint import rules
+from labs.lint.rules import brief
+from labs.lint.tables import from_records
 from labs.pages import plots, reports, studies
-from labs.results import confusion, ledger, noise, records, scaling, speed_tables
+from labs.results import ledger, noise, records, scaling
 from labs.results.tables import FEW, Grid, grid
 from labs.run import atomic, catalogue, sweeps
 from labs.run.catalogue import Lab
@@ -80,7 +81,7 @@ def _page(runs: list[records.Record]) -> dict[str, Any]:
     by_lab, wrong = defaultdict(list), defaultdict(list)
     for run in runs:
         by_lab[run["lab"]].append(run)
-    for finding in checker.check_records(runs):
+    for finding in rules.judge(from_records(runs)):
         wrong[finding.where.partition("/")[0]].append(finding)
     machines = Counter(map(_machine, runs))
     newest = records.table([mine[-1] for _, mine in sorted(by_lab.items())])
@@ -132,12 +133,12 @@ def _items(lab: Lab | None, runs: list[records.Record]) -> list[Item]:
 
 def _measured(runs: list[records.Record]) -> Iterator[Item]:
     """Yield the throughputs and speedups, the ledger, the test metrics and the utilization."""
-    frame, varying = speed_tables.frame(runs)
-    for speeds in speed_tables.compared(frame, varying):
-        yield speeds.grid()
+    frame, varying = scaling.frame(runs)
+    for speeds in scaling.compare_speeds(frame, varying):
+        yield (made := speeds.grid())
         table, by = speeds.table[speeds.table["speedup"].notna()], speeds.by
         if speeds.scaling and len(table[by].drop_duplicates() if by else ()) <= LINES:
-            yield _plot(speeds.title, plots.scaling(table, by))
+            yield _plot(made.title, plots.scaling(table, by))
     by = [*varying, "size"]
     for table in _means(frame, by, list(ledger.COLUMNS)):
         yield grid(LEDGER, table.rename(columns=ledger.COLUMNS), [*by, *ledger.ENTRIES, "wall"], MEANS)
@@ -195,8 +196,7 @@ def _curves(runs: list[records.Record]) -> Iterator[Plot]:
 
 
 def _tables(runs: list[records.Record]) -> Iterator[Grid]:
-    """Yield the tables in the records; of confusions, the newest run's."""
-    yield from filter(None, [confusion.by_class(runs[-1])])
+    """Yield the tables in the records."""
     for name in sorted({name for run in runs for name, rows in run.get("tables", {}).items() if rows} - NOT_SHOWN):
         frame = records.rows_of(runs, name)
         frame = scaling.comparable(frame, frame.columns)

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from labs.datasets.splits import Subset
-from labs.results import run_record
+from labs.results import records
 from labs.run.options import Options
 from labs.training import workers
 from labs.training.loop import fit
@@ -40,7 +40,7 @@ def main(root: str, epochs: str) -> None:
         model.train_step = sleep_first
         history = fit(job, model, tf.keras.optimizers.SGD(0.1), Subset(images, np.zeros(320, int), np.arange(320)),
                       batch_size=8, epochs=int(epochs))
-        run_record.finish(job, history)
+        records.finish(job, history)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,117 @@
-"""Rules about runs: what was asked for and ran, what the rows compare, and times and bytes that cannot be right."""
+"""Rules about figures that cannot be right, or that do not support a comparison, and the check of rows by them.
+
+A rule is a function that yields a tuple per finding: a text with cause and cure, and the rows that it is about.
+"""
 
 from __future__ import annotations
 
 import math
-import operator
-import re
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Any, NamedTuple
 
-from labs.lint.rows import SPEEDS, Row, group, near, text
-from labs.lint.speedup_rules import Found
-from labs.results import noise
+from labs.lint.tables import SPEEDS, Row, families, group, measured_by, text
+from labs.results import noise, scaling
 from labs.results.ledger import ENTRIES
 
-ACCURACIES = ("test_accuracy", "train_accuracy", "accuracy")
-TRAFFIC = ("forward_bytes", "backward_bytes", "allreduce_bytes")
+Found = Iterator[tuple[Any, ...]]
+MOST = 1 + scaling.ROUNDED
+"""The largest efficiency that rounding explains."""
 
 
-# What ran.
+class Finding(NamedTuple):
+    """A figure that cannot be right, or a statement that the figures do not support."""
+
+    where: str
+    """File, or lab/run."""
+    lines: tuple[int, ...]
+    """Lines of the file; empty for a record."""
+    rule: str
+    text: str
+    """The figures, the probable cause and the cure."""
+
+    def __str__(self) -> str:
+        lines = f", line{'s' * (len(self.lines) > 1)} {', '.join(map(str, self.lines))}" if self.lines else ""
+        return f"{self.where}{lines}: {self.rule}: {self.text}"
+
+
+def judge(rows: list[Row]) -> list[Finding]:
+    """Return what the rules find in some rows, by row."""
+    found = [Finding(about[0]["where"], tuple(row["line"] for row in about if row["line"]),
+                     rule.__name__.replace("_", " "), text) for rule in RULES for text, *about in rule(rows)]
+    return sorted(found, key=lambda finding: (finding.where, finding.lines))
+
+
+def brief(findings: Iterable[Finding]) -> list[str]:
+    """Return a line per rule: the first finding in full, and the number of the others."""
+    groups = group(findings, lambda each: each.rule)
+    return [f"{first}" + f" (and {len(others)} more)" * bool(others) for first, *others in groups]
+
+
+def near(a: float, b: float, tolerance: float = 0.02) -> bool:
+    """Return whether two figures agree except for rounding."""
+    return abs(a - b) <= tolerance * abs(b)
+
+
+# Speedups.
+
+def efficiency_above_1(rows: list[Row]) -> Found:
+    """Find n workers that are more than n times as fast as one."""
+    by = measured_by(rows)
+    compared = [(base, cell) for base, cell in families(rows, by) if cell[0].size > base[0].size]
+    for base, cell in compared:
+        n = cell[0].size / base[0].size
+        speedup = noise.compare(_by_seed(cell, by), _by_seed(base, by), ratio=True, comparisons=len(compared))
+        if speedup.value > MOST * n and not speedup.low <= n:
+            yield (f"{text(speedup.value)} times the throughput of {base[0].workers} with {cell[0].workers}: "
+                   f"{_cause(speedup.value / n)}", *cell)
+    for row in rows:
+        for what, efficiency in (f"speedup {text(row.speedup)} with {row.workers}:", row.speedup / row.size), (
+                "scaling", row.scaling_efficiency):
+            if efficiency > MOST:
+                yield f"{what} {_cause(efficiency)}", row
+
+
+def _by_seed(rows: list[Row], by: str) -> dict[Hashable, float]:
+    """Return throughputs by seed, or by row if seeds repeat, without the disturbed runs where there are others."""
+    rows = [row for row in rows if not row.get("disturbed")] or rows
+    unique = len({row.seed for row in rows if not math.isnan(row.seed)}) == len(rows)
+    return {row["seed"] if unique else object(): row.throughput(by) for row in rows}
+
+
+def _cause(efficiency: float) -> str:
+    """Return an efficiency above 1 with its probable cause and the cure."""
+    return f"efficiency {efficiency:.2f}; " + (
+        "write 0.95 for 95 %" if efficiency > 5 else "the base is slow for another reason (input, a single run), or "
+        "another number of workers ran than the row says: repeat both")
+
+
+def wrong_speedup(rows: list[Row]) -> Found:
+    """Find speedups that are not throughput(n) / throughput(1) of one configuration, and say what they are instead."""
+    by = measured_by(rows)
+    for base, cell in families(rows, by):
+        for row in (row for row in cell if not math.isnan(row.speedup)):
+            # A base of several workers may have a speedup itself.
+            scale = base[0].speedup if base[0].size > 1 and base[0].speedup > 0 else 1.0
+            rights = [scale * row.throughput(by) / other.throughput(by) for other in base]
+            if not any(near(row.speedup, right, 0.03) for right in (*rights, noise.geometric_mean(rights))):
+                yield _instead(row, base[0], rights[0], rows, by), row
+
+
+def _instead(row: Row, base: Row, right: float, rows: list[Row], by: str) -> str:
+    """Say which other ratio of the table a speedup is."""
+    others = sorted((other for other in rows if other.throughput(by) > 0 and other is not row),
+                    key=lambda other: (other.agree() != row.agree(), other.size != row.size))
+    ratios = [(row, row, "every row was used as its own baseline"), (base, row, "inverted"),
+              *((other, base, "labels swapped") for other in others
+                if other.agree() == row.agree() and base.batch in (other.batch, other.global_batch)),
+              *((row, other, "the wrong base") for other in others)]
+    what = next((f"{cause}: it is that of {a.place} over that of {b.place} (batch {text(b.batch)}, {b.workers})"
+                 for a, b, cause in ratios if near(row.speedup, a.throughput(by) / b.throughput(by), 0.005)),
+                "no ratio of this table gives it")
+    return f"{text(row.speedup)} is not the throughput over that of {base.place}, {right:.2f}; {what}"
+
+
+# What ran, and what the rows compare.
 
 def steps_of_other_workers(rows: list[Row]) -> Found:
     """Find steps that fit another number of workers: steps x batch x workers are not the images of an epoch."""
@@ -26,12 +122,8 @@ def steps_of_other_workers(rows: list[Row]) -> Found:
         steps, images = row.steps_per_epoch, _images(row, alone.get(row.agree()))
         batches, last = images / row.batch_size, row.global_batch / images  # The last step may be a partial one.
         if abs(steps * row.size - batches) > max(0.02, last) * batches:
-            ran = batches / steps
-            whole = near(ran, max(1.0, float(f"{ran:.0f}")), 0.03)
-            so = (f"so {ran:.0f} worker{'s' * (ran > 1.5)} ran" if whole else
-                  "which is no whole number of workers: check the steps, the images and the batch")
             yield (f"{text(steps)} steps with {row.workers}: {text(images)} images are {text(batches)} batches of "
-                   f"{text(row.batch_size)}, and {text(batches)} / {text(steps)} = {ran:.2f}, {so} "
+                   f"{text(row.batch_size)}, and {text(batches)} / {text(steps)} = {batches / steps:.2f} workers ran "
                    f"(expected {batches / row.size:,.0f} steps)"), row
 
 
@@ -53,21 +145,12 @@ def other_layout_than_asked(rows: list[Row]) -> Found:
                 yield f"{asked} {what} asked for, {used} ran; {alone}", row
 
 
-def missing_workers(rows: list[Row]) -> Found:
-    """Find rows without a number of workers, in a table where other rows have one."""
-    for row in rows if any("size" in row for row in rows) else ():
-        if not row.size > 0 and any(row.get(name) for name in (*SPEEDS, "speedup")):
-            yield "the number of workers is missing, so no speedup follows from this row: fill in `workers`", row
-
-
-# What the rows compare.
-
 def wrong_global_batch(rows: list[Row]) -> Found:
     """Find a global batch that is not batch x workers."""
     for row in rows:
         right = row.batch_size * row.size
         if row.global_batch_size > 0 and abs(row.global_batch_size - right) > 0:
-            yield (f"{text(row.global_batch_size)} is not {text(row.batch_size)} x {row.workers} = {text(right)}"), row
+            yield f"{text(row.global_batch_size)} is not {text(row.batch_size)} x {row.workers} = {text(right)}", row
 
 
 def changed_learning_rate(rows: list[Row]) -> Found:
@@ -95,7 +178,7 @@ def _is_scaled(other: Row, row: Row, most: float) -> bool:
 
 def two_things_changed(rows: list[Row]) -> Found:
     """Find accuracies of rows that differ in workers and in batch per worker, in a table without learning rates."""
-    shaped = [row for row in rows if any(row.get(name) for name in ACCURACIES) and row.global_batch > 0]
+    shaped = [row for row in rows if row.global_batch > 0 and (row.test_accuracy > 0 or row.train_accuracy > 0)]
     for row in shaped if not any(row.learning_rate > 0 for row in rows) else ():
         others = [other for other in shaped if other.global_batch != row.global_batch]
         if row.size > 1 and others and all(row.batch != each.batch and row.size != each.size for each in others):
@@ -126,7 +209,7 @@ def difference_within_noise(rows: list[Row]) -> Found:
                    "chance; repeat with several seeds, and give mean and interval"), *alike
 
 
-# Times.
+# Times and bytes.
 
 def busy_machine(rows: list[Row]) -> Found:
     """Find runs whose times allow no conclusion."""
@@ -134,17 +217,10 @@ def busy_machine(rows: list[Row]) -> Found:
 
 
 def identical_clocks(rows: list[Row]) -> Found:
-    """Find different runs with the same times to the last digit: copied, not measured."""
+    """Find records of different runs with the same times to the last digit."""
     for first, *others in group((row for row in rows if row.get("clocks")), lambda row: row["clocks"]):
         yield from ((f"its {len(row['clocks'])} epochs took the same times as those of {first['where']}, to the last "
                      "digit: copied, not measured", row) for row in others)
-    for by in SPEEDS:
-        timed = [(row[by], row) for row in rows if row.get(by) and "clocks" not in row]
-        for pairs in group(timed, operator.itemgetter(0)):
-            same = [row for _, row in pairs]
-            figure, settings = f"{same[0][by]:.12g}", {(row.size, row.seed) for row in same}
-            if len(settings) > 1 and len(figure.strip("0").replace(".", "")) > 4:  # Fewer digits agree by chance.
-                yield f"{by} {figure} in {len(same)} runs, to the last digit: copied, not measured", *same
 
 
 def parts_that_do_not_sum(rows: list[Row]) -> Found:
@@ -158,60 +234,26 @@ def parts_that_do_not_sum(rows: list[Row]) -> Found:
             verdict = "not accounted for; show input and the rest" if missing > 0 else "too many"
             yield (f"{terms} = {text(whole - missing)} s of {text(whole)} s: {text(abs(missing))} s "
                    f"({abs(missing) / whole:.0%}) are {verdict}"), row
-        elif parts.get("other", 0) < -0.15 * whole:  # Nearer 0: the error of the measurements.
-            yield (f"other is {text(parts['other'])} s of {text(whole)} s: the parts were measured slower than the "
-                   "whole; repeat on an idle machine"), row
 
 
-# Bytes.
-
-FASTEST = 500.0
-"""GB/s that no all-reduce reaches on the links that an unnamed machine is likely to have.
-
-Measured with nccl-tests: 370 between H100 (issue 212), 475 between eight H200 (issue 272). Newer GPUs have to be named.
-"""
-LINKS = (
-    (r"\bG?B[23]00\b", 1000.0), (r"\bG?H[128]00\b|\bH20\b|\bMI[23]\d\d", FASTEST), (r"\bA[18]00\b", 330.0),
-    (r"\bV100\b", 165.0), (r"\bP100\b", 90.0), (r"\b([TL]4|L40S?|A[34]0|A10G?|A16|[RG]TX|TITAN)\b", 64.0),
-    (r"^cpu$", 100.0),
-)
-"""Hardware, and GB/s that its all-reduce cannot exceed: one direction of NVLink or PCIe, plus a tenth; or memory."""
-
-
-def _limit(row: Row) -> tuple[float, str]:
-    """Return the GB/s that a row's link can carry at most, and where that is from."""
-    if row.link_gb_per_sec > 0:
-        return 1.05 * row.link_gb_per_sec, f"the link has {text(row.link_gb_per_sec)}"
-    for pattern, most in LINKS:
-        if re.search(pattern, str(row.get("device")), re.IGNORECASE):
-            return most, f"no all-reduce reaches {text(most)} on {row['device']}"
-    return FASTEST, f"no all-reduce reaches {text(FASTEST)} over today's NVLink (name a newer GPU as the device)"
+IN_MEMORY, BETWEEN_GPUS = 100.0, 1000.0
+"""GB/s that no all-reduce exceeds: nccl-tests measured 475 between eight H200, and NVLink 5 of a B200 carries 900."""
 
 
 def bandwidth_above_the_machine(rows: list[Row]) -> Found:
     """Find bandwidths that the row's link, or any link, cannot have."""
     for row in rows:
-        most, reason = _limit(row)
-        if row.bandwidth_gb_per_sec > most:
-            yield f"{text(row.bandwidth_gb_per_sec)} GB/s; {reason}: bits for bytes, or a step for an epoch?", row
-
-
-def loader_called_communication(rows: list[Row]) -> Found:
-    """Find seconds of communication in which the same bytes moved in every row, whatever its steps: the data set."""
-    timed = [row for row in rows if row.size > 1 and row.bandwidth_gb_per_sec * row.communication_seconds > 0]
-    moved = [1e3 * row.bandwidth_gb_per_sec * row.communication_seconds for row in timed] or [0.0]
-    batches = [row.global_batch for row in timed] or [0.0]
-    if near(max(moved), min(moved)) and max(batches) > 1.9 * min(batches):
-        yield from ((f"{text(row.bandwidth_gb_per_sec)} GB/s x {text(row.communication_seconds)} s are "
-                     f"{text(megabytes)} MB, as in every row, for any number of steps: the size of the data set; was "
-                     "the data loader timed? Pair steps with and without the all-reduce; the bandwidth is gradient "
-                     "bytes x steps / seconds x 2 (n - 1) / n", row)
-                    for row, megabytes in zip(timed, moved, strict=True))
+        most, reason = IN_MEMORY if row.get("device") == "cpu" else BETWEEN_GPUS, "no all-reduce reaches"
+        if row.link_gb_per_sec > 0:
+            most, reason = row.link_gb_per_sec, "the link has"
+        if row.bandwidth_gb_per_sec > 1.05 * most:
+            yield (f"{text(row.bandwidth_gb_per_sec)} GB/s; {reason} {text(most)}: bits for bytes, or a step for an "
+                   "epoch?"), row
 
 
 def bytes_by_batch(rows: list[Row]) -> Found:
     """Find bytes that fall as the batch grows: they were added up over the steps of an epoch."""
-    for name in TRAFFIC:
+    for name in ("forward_bytes", "backward_bytes", "allreduce_bytes"):
         sent = [row for row in rows if row.get(name) and row.batch_size > 0]
         for same in group(sent, lambda row: (row.agree(), str(row.size))):
             products = [row[name] * row.batch_size for row in same]
@@ -220,14 +262,6 @@ def bytes_by_batch(rows: list[Row]) -> Found:
                              "fewer steps when the batch is larger (which of the two is it?)", row) for row in same)
 
 
-INPUTS = {60_000 * 28 * 28: "60,000 x 28 x 28", 50_000 * 32 * 32 * 3: "50,000 x 32 x 32 x 3"}
-"""Numbers of the training images of MNIST and of CIFAR-10, each of one byte or of four."""
-
-
-def input_is_no_traffic(rows: list[Row]) -> Found:
-    """Find bytes of the input data that were taken for bytes on the network."""
-    for name in TRAFFIC:
-        for row in (row for row in rows if row.get(name)):
-            yield from ((f"{name} {text(row[name])} = {shape} x {each}, the input set: each worker reads it itself, "
-                         "and it never crosses the network", row) for count, shape in INPUTS.items() for each in (1, 4)
-                        if near(row[name], count * each, 0.0005))
+RULES = (efficiency_above_1, wrong_speedup, steps_of_other_workers, other_layout_than_asked, wrong_global_batch,
+         changed_learning_rate, two_things_changed, difference_within_noise, busy_machine, identical_clocks,
+         parts_that_do_not_sum, bandwidth_above_the_machine, bytes_by_batch)
