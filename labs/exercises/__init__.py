@@ -15,21 +15,23 @@ which can be left out of what students get. Imports no TensorFlow.
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from labs.exercises import answers, child, fresh_process
+from labs.exercises import child, fresh_process
 from labs.exercises.code_tasks import Task
-from labs.exercises.grading import NoAnswerError, Question, Record, format_error, format_value, require
+from labs.exercises.grading import NoAnswerError, Question, Record, format_value, require, shorten
 from labs.exercises.guesses import judged
 from labs.results import records
-from labs.run import catalogue
+from labs.run import atomic, catalogue
 from labs.run.environment import student_id
 from labs.run.errors import LabError, quoted
-from labs.run.text import printable
+from labs.run.paths import work_dir
+from labs.run.text import one_line, printable
 
-__all__ = ["check", "entries", "judged", "runs", "show"]
+__all__ = ["check", "entries", "judged", "load_answer", "runs", "show"]
 
 
 def entries(lab: str) -> dict[str, Question | Task]:
@@ -42,8 +44,7 @@ def entries(lab: str) -> dict[str, Question | Task]:
 def check(question: str, answer: Any, results_root: Path | None = None) -> None:
     """Grade an answer, from the student's own records or by what a function does, and print a line if it is right.
 
-    The cell that defines a function is run alone, in a fresh process. The answer, or the text of that cell, is saved
-    for `labs handin`, right or wrong.
+    The answer, or the text of the cell that defines the function, is saved for `labs handin`, right or wrong.
 
     Args:
         question: The id of a question or a task: "lab04.q2", "lab02.shard".
@@ -55,32 +56,32 @@ def check(question: str, answer: Any, results_root: Path | None = None) -> None:
         LabError: There is no such question.
     """
     name, entry = _find(question)
-    field, value, line, about, wrong = "answer", answer, 0, [], ""
+    field, value, about, wrong = "answer", answer, [], ""
     try:
         if isinstance(entry, Task) and entry.arguments:
+            key = name.partition(".")[2]
             if not callable(answer):
-                form = f"{name.partition('.')[2]}({', '.join(entry.arguments)})"
+                form = f"{key}({', '.join(entry.arguments)})"
                 raise NoAnswerError(f"the answer is the function `{form}`, not {format_value(answer)}")
-            field, (value, line) = "cell", fresh_process.find_cell(answer)
+            field, value = "cell", fresh_process.find_cell(answer, key)
         else:
-            value = child.loads(child.dumps(answer))  # As `labs grade` will read it.
+            value = child.loads(json.dumps(child.plain(answer)))  # As `labs grade` will read it.
         about = _select_runs(name, entry, results_root)
-        print(f"{question}: right: {grade(name, entry, value, about, student_id() or '', line=line)}")
+        print(f"{question}: right: {grade(name, entry, value, about, student_id() or '')}")
     except NoAnswerError as problem:
-        earlier = "; not kept: the hand-in has your earlier cell" * bool(answers.load(name))
+        earlier = "; not kept: the hand-in has your earlier cell" * bool(load_answer(name))
         raise AssertionError(f"{question}: {problem}{earlier}") from None
     except AssertionError as problem:
         wrong = f"{problem}" + f"\n  Look at: {_format_names(about)}" * bool(about)
     except Exception as error:
-        of = _format_names(about) or "these records"
-        wrong = f"{format_value(answer)} cannot be graded from {of}: {format_error(error)}"
+        wrong = f"{format_value(answer)} cannot be graded: {shorten(f'{type(error).__name__}: {error}')}"
     if value is not None:
-        answers.save(name, {field: value}, about)
+        _save(name, {field: value}, about)
     require(not wrong, f"{question}: {wrong}")
 
 
 def grade(name: str, entry: Question | Task, answer: Any, about: list[Record], owner: str,
-          container: Sequence[str] | None = None, line: int = 0) -> str:
+          container: Sequence[str] = ()) -> str:
     """Return why an answer is right, or raise AssertionError: `check` and `labs grade` call this alike.
 
     Args:
@@ -88,13 +89,13 @@ def grade(name: str, entry: Question | Task, answer: Any, about: list[Record], o
         entry: The question or task.
         answer: A plain value, or the text of the cell that defines the function.
         about: The records that the question is about.
-        owner, container, line: As in `fresh_process.grade`.
+        owner, container: As in `fresh_process.grade`.
     """
     if isinstance(entry, Question):
         return entry.grade(answer, about)
     if not entry.arguments or entry.on_workers:
         return entry.grade(answer)
-    return fresh_process.grade(name, entry, answer, owner, container, line)
+    return fresh_process.grade(name, entry, answer, owner, container)
 
 
 def show(answers: Mapping[str, Any], results_root: Path | None = None) -> None:
@@ -134,3 +135,20 @@ def _find(question: str) -> tuple[str, Question | Task]:
     if name not in known:
         raise LabError(f"unknown question {quoted(question)}; there are: {', '.join(known)}")
     return name, known[name]
+
+
+# Saved answers, in `work/answers/`.
+
+def _save(question: str, value: dict[str, Any], about: Sequence[Record]) -> None:
+    """Save an answer, as plain data, or a cell, and the records from which it was judged; print why it is not saved."""
+    try:
+        contents = value | {"runs": [run["run"] for run in about], "student": student_id()}
+        atomic.write_json(work_dir() / f"answers/{question}.json", contents)
+    except Exception as problem:
+        print(f"{question}: not saved for the hand-in: {one_line(problem)}")
+
+
+def load_answer(question: str) -> dict[str, Any] | None:
+    """Return what was saved for a question: "answer" or "cell", "runs" and "student"; None if nothing was."""
+    path = work_dir() / f"answers/{question}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None

@@ -10,12 +10,14 @@ import dataclasses
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from labs.exercises.grading import NoAnswerError, format_value, grade_choice, grade_entries, require, shorten
+
+Asker = Callable[[Sequence[Any]], dict[str, Any]]
+"""Calls a student's function with arguments, and returns what `child.answer_call` does."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,14 +34,11 @@ class Task:
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """A call of a student's function."""
+    """A call of a student's function, as one would write it, its arguments after the call, and what it returned."""
 
     text: str
-    """As one would write it: "shard(indices=[0, 1], rank=0)"."""
     args: Sequence[Any]
-    """The arguments after the call, which may have changed them, as plain data."""
     value: Any
-    """What it returned."""
 
     def expect(self, holds: Any, broken: str) -> None:
         """Raise AssertionError with this call as the example, and with what is broken, unless a property holds."""
@@ -52,21 +51,11 @@ class Call:
         return found[0] if found else math.nan
 
     def expect_number(self, right: float, broken: str, mistakes: Mapping[str, float] | None = None) -> None:
-        """Raise AssertionError unless the value is the right number.
-
-        Args:
-            right: The right number.
-            broken: The property that is broken.
-            mistakes: What typical mistakes give, each with its hint.
-        """
+        """Raise AssertionError unless the value is the right number, with the hint for a typical mistake's value."""
         value = self.number()
         for hint, wrong in (mistakes or {}).items():
             self.expect(close(right, wrong) or not close(value, wrong), hint)
         self.expect(close(value, right), broken)
-
-
-Asker = Callable[[Sequence[Any]], dict[str, Any]]
-"""Calls a student's function with arguments."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,8 +69,8 @@ class StudentFunction:
     """Draws further inputs, which differ from student to student and are always the same for one."""
     ask_second: Asker
     """Calls the same function in a second process, where Python's hash() of a text is another."""
-    doc: str
-    """Its docstring."""
+    cell: str
+    """The text of its cell."""
 
     def __call__(self, *args: Any) -> Call:
         """Call it, and return what came out as plain data; AssertionError if that is an error, or nothing."""
@@ -102,13 +91,12 @@ class StudentFunction:
     def expect_value_error(self, *args: Any, because: str) -> None:
         """Raise AssertionError, with the reason, unless the function raises ValueError for these arguments."""
         answer = self.ask(args)
-        did = f"raised {answer['error']}" if answer.get("error") else f"returned {format_value(answer['value'])}"
+        did = f"raised {shorten(answer['error'])}" if "error" in answer else f"returned {format_value(answer['value'])}"
         require(answer.get("refused"), f"`{self._text(args)}` {did}, not ValueError: {because}")
 
     def _call(self, ask: Asker, args: Sequence[Any]) -> Call:
         text, answer = self._text(args), ask(args)
-        if answer.get("error"):
-            raise AssertionError(f"`{text}` raised {format_raised(answer)}")
+        require("error" not in answer, f"`{text}` raised {shorten(str(answer.get('error')))}")
         if answer["value"] is None:
             raise NoAnswerError(f"no answer yet: `{text}` returned nothing")
         return Call(text, answer["args"], answer["value"])
@@ -119,18 +107,8 @@ class StudentFunction:
 
 
 def code(arguments: str, grade: Callable[[StudentFunction], str]) -> Task:
-    """Return the task to write a function.
-
-    Args:
-        arguments: Its arguments, as the page has them: "n, speedup".
-        grade: Takes the student's function; returns what was checked, or raises AssertionError with what is wrong.
-    """
+    """Return the task to write a function with arguments, as the page has them: "n, speedup"."""
     return Task(grade, tuple(arguments.split(", ")))
-
-
-def format_raised(answer: Mapping[str, Any]) -> str:
-    """Return the error of a call as one short line."""
-    return shorten(f"{answer['error']}: {answer['text']}".removesuffix(": "))
 
 
 HASH = "each worker is a process: Python's hash() of a text, and the order of a set, differ from process to process"
@@ -139,24 +117,19 @@ HASH = "each worker is a process: Python's hash() of a text, and the order of a 
 
 def numbers(value: Any, count: int) -> list[float] | None:
     """Return a list of that many finite numbers, and None for anything else."""
-    array = _to_array(value)
-    return array.tolist() if array is not None and array.shape == (count,) and np.isfinite(array).all() else None
+    found = arrays([value], [np.zeros(count)])
+    return found[0].tolist() if found and np.isfinite(found[0]).all() else None
 
 
 def arrays(value: Any, like: Sequence[np.ndarray]) -> list[np.ndarray] | None:
     """Return a list of arrays with given shapes, and None for anything else."""
-    found = list(map(_to_array, value)) if isinstance(value, list) else []
-    same = [array is not None and array.shape == np.shape(other) for array, other in zip(found, like, strict=False)]
-    return [array for array in found if array is not None] if len(found) == len(like) and all(same) else None
-
-
-def _to_array(value: Any) -> np.ndarray | None:
-    """Return what holds numbers as an array, and None for anything else."""
     try:
-        array = np.asarray(value)
-    except (TypeError, ValueError):  # Lists of unequal lengths.
+        found = list(map(np.asarray, value)) if isinstance(value, list) else []
+    except ValueError:  # Lists of unequal lengths.
         return None
-    return array if array.dtype.kind in "iuf" else None
+    same = [array.dtype.kind in "iuf" and array.shape == np.shape(other)
+            for array, other in zip(found, like, strict=False)]
+    return found if len(found) == len(like) and all(same) else None
 
 
 def close(one: Any, other: Any) -> bool:
@@ -172,6 +145,10 @@ COMMON = {
     "it never ends": "all workers take equally many steps, and call the same collectives in the same order",
 }
 """Symptoms that most pages offer, and what is wrong about them in most scripts."""
+SHARDED = "each worker takes every size-th image: together they take all of them"
+AVERAGED = "the optimizer averages the gradients, as it should"
+BROADCAST = "it makes the weights equal at the start"
+"""What is right about lines that most scripts have."""
 
 
 def bug(symptom: str, line: int, reason: str, symptoms: Mapping[str, str], lines: Mapping[int, str]) -> Task:
@@ -193,6 +170,5 @@ def bug(symptom: str, line: int, reason: str, symptoms: Mapping[str, str], lines
 
 def _normalize_line(answer: Any) -> Any:
     """Return "line 31" for 31, "31" and "Line 31"; return any other answer unchanged."""
-    is_number = isinstance(answer, Integral) and not isinstance(answer, bool)
-    number = re.fullmatch(r"\s*(?:line)?\s*(\d+)\s*", str(answer) if is_number or isinstance(answer, str) else "", re.I)
+    number = re.fullmatch(r"\s*(?:line)?\s*(\d+)\s*", str(answer), re.I)
     return f"line {number[1]}" if number else answer

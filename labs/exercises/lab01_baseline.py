@@ -7,17 +7,9 @@ from numbers import Integral
 
 import numpy as np
 
-from labs.exercises.code_tasks import StudentFunction, bug, close, code, numbers
-from labs.exercises.grading import (
-    Question,
-    Record,
-    grade_choice,
-    grade_number,
-    images_per_sec,
-    missing_run,
-    newest,
-    ratio,
-)
+from labs.exercises.code_tasks import AVERAGED, SHARDED, StudentFunction, bug, close, code, numbers
+from labs.exercises.grading import Question, grade_choice, grade_number, ratio
+from labs.exercises.selecting import Record, images_per_sec, missing_run, newest
 from labs.measure.throughput import seconds_per_step
 
 EPOCHS, IMAGES = 40, 60_000
@@ -136,8 +128,7 @@ TASKS = {
     "fit_cost": code("batch_sizes, milliseconds", _grade_cost),
     "bug": bug("the log counts every epoch twice", 36, (
         "every worker runs the whole script, so what must happen once is for rank 0 alone"), {}, {
-        24: "each worker takes every size-th image: together they take all of them",
-        27: "the optimizer averages the gradients, as it should",
+        24: SHARDED, 27: AVERAGED,
         31: "it runs on rank 0 alone, before the first epoch",
         39: "it only waits until all workers have written their rows",
     }),

@@ -7,29 +7,9 @@ import re
 
 import numpy as np
 
-from labs.exercises.code_tasks import (
-    HASH,
-    Call,
-    StudentFunction,
-    Task,
-    arrays,
-    bug,
-    close,
-    code,
-    format_value,
-)
-from labs.exercises.grading import (
-    Question,
-    Record,
-    grade_efficiency,
-    grade_number,
-    grade_speedup,
-    images_per_sec,
-    is_number,
-    multi_worker,
-    newest,
-    pair_with_one_worker,
-)
+from labs.exercises.code_tasks import HASH, SHARDED, Call, StudentFunction, Task, arrays, bug, close, code
+from labs.exercises.grading import Question, format_value, grade_efficiency, grade_number, grade_speedup, is_number
+from labs.exercises.selecting import Record, images_per_sec, multi_worker, newest, pair_with_one_worker
 from labs.exercises.two_workers import grade_step
 
 M3 = "section 'M3: accuracy, time, speedup' of notebooks/lab02_horovod.ipynb"
@@ -93,7 +73,7 @@ def _grade_allreduce(run: StudentFunction) -> str:
 
 
 def _grade_shard(run: StudentFunction) -> str:
-    remainder = re.search(r"Remainder: (pad|drop)\b", run.doc)
+    remainder = re.search(r"Remainder: (pad|drop)\b", run.cell)
     pads = not remainder or remainder[1] == "pad"
     for images, size in ((2, 2), (4, 2), (3, 2), (7, 3), (64, 4), (run.whole(20, 60), run.whole(2, 5))):
         indices = np.arange(10, 10 + images)
@@ -158,7 +138,7 @@ TASKS = {
     }, {
         19: "different seeds are wanted here, because dropout must differ between workers; what else would make the "
             "weights equal at the start?",
-        20: "each worker takes every size-th image: together they take all of them",
+        20: SHARDED,
         25: "the optimizer averages the gradients, as it should; but what are they added to?",
         31: "it gathers the weights of all workers to compare them, and changes none",
     }),

@@ -4,19 +4,9 @@ from __future__ import annotations
 
 import math
 
-from labs.exercises.code_tasks import StudentFunction, bug, close, code
-from labs.exercises.grading import (
-    Question,
-    Record,
-    differing_settings,
-    format_value,
-    grade_entries,
-    grade_number,
-    missing_run,
-    multi_worker,
-    newest,
-    require,
-)
+from labs.exercises.code_tasks import BROADCAST, SHARDED, StudentFunction, bug, close, code
+from labs.exercises.grading import Question, format_value, grade_entries, grade_number, require
+from labs.exercises.selecting import Record, differing_settings, missing_run, multi_worker, newest
 
 RUN = "labs run lab03_lr_scaling --workers 2"
 SEVERAL = newest("several workers", f"`{RUN}`", multi_worker)
@@ -176,9 +166,9 @@ TASKS = {
     "bug": bug("the loss explodes on two workers", 24, (
         "the linear rule is for a global batch that grows with the workers; here it is held, so a step has as many "
         "images as before, and needs the same learning rate"), {}, {
-        22: "each worker takes every size-th image: together they take all of them",
+        22: SHARDED,
         23: "the script is to have one global batch on any number of workers, and that is what this line does",
         26: "the optimizer averages the gradients, as it should: a mean does not grow with the number of workers",
-        28: "all workers begin at the weights of rank 0, as they should",
+        28: BROADCAST,
     }),
 }

@@ -6,21 +6,17 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from labs.exercises.code_tasks import StudentFunction, bug, close, code, numbers
+from labs.exercises.code_tasks import AVERAGED, StudentFunction, bug, close, code, numbers
 from labs.exercises.grading import (
     Question,
-    Record,
     grade_choice,
     grade_efficiency,
     grade_entries,
     grade_number,
     grade_speedup,
-    images_per_sec,
-    multi_worker,
-    newest,
-    pair_with_one_worker,
     ratio,
 )
+from labs.exercises.selecting import Record, images_per_sec, multi_worker, newest, pair_with_one_worker
 from labs.results import noise
 from labs.results.ledger import ENTRIES
 
@@ -185,7 +181,7 @@ TASKS = {
         "the throughput does not grow": "compare the images/s with those of one worker: what is wrong is not the speed",
     }, {
         17: "it makes the weights equal at the start; the broadcast would do so, too",
-        23: "the optimizer averages the gradients, as it should",
+        23: AVERAGED,
         29: "of one common order it takes every size-th image, which is right; is there one common order?",
         33: "it only collects the indices, to count them",
     }),

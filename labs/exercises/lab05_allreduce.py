@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from labs.exercises.code_tasks import (
-    Call,
-    StudentFunction,
-    arrays,
-    bug,
-    close,
-    code,
-    numbers,
-)
-from labs.exercises.grading import Question, Record, Selector, grade_choice, grade_number, multi_worker, newest
+from labs.exercises.code_tasks import AVERAGED, SHARDED, Call, StudentFunction, arrays, bug, close, code, numbers
+from labs.exercises.grading import Question, grade_choice, grade_number
+from labs.exercises.selecting import Record, Selector, multi_worker, newest
 
 RUN = "labs run lab05_allreduce --workers 2"
 
@@ -172,8 +165,7 @@ TASKS = {
         "the workers end with different weights": "it does not come so far: look at which worker prints what last",
         "the loss explodes": "the losses that it prints are finite and fall",
     }, {
-        22: "each worker takes every size-th image: together they take all of them",
-        25: "the optimizer averages the gradients, and every worker takes equally many steps",
+        22: SHARDED, 25: AVERAGED,
         30: "every worker trains equally many steps, and ends this line with the others",
         34: "every worker calls this broadcast once per epoch; does one of them call something else before it?",
     }),

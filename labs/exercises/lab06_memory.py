@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from labs.exercises.code_tasks import StudentFunction, arrays, bug, close, code
-from labs.exercises.grading import Question, Record, grade_entries, grade_number, multi_worker, newest
+from labs.exercises.grading import Question, grade_entries, grade_number
+from labs.exercises.selecting import Record, multi_worker, newest
 
 RUN = "labs run lab06_memory"
 MIB = 2**20

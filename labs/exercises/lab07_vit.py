@@ -6,18 +6,9 @@ import math
 
 import numpy as np
 
-from labs.exercises.code_tasks import StudentFunction, arrays, bug, close, code, numbers
-from labs.exercises.grading import (
-    Question,
-    Record,
-    grade_choice,
-    grade_number,
-    grade_speedup,
-    images_per_sec,
-    multi_worker,
-    newest,
-    pair_with_one_worker,
-)
+from labs.exercises.code_tasks import BROADCAST, SHARDED, StudentFunction, arrays, bug, close, code, numbers
+from labs.exercises.grading import Question, grade_choice, grade_number, grade_speedup
+from labs.exercises.selecting import Record, images_per_sec, multi_worker, newest, pair_with_one_worker
 
 SWEEP = "`labs sweep lab07_vit --only backends`"
 PAIR = pair_with_one_worker(SWEEP, strong=True, may_differ=("backend", "traffic"))
@@ -162,9 +153,9 @@ TASKS = {
         "another training, whose time must not be compared with one worker's"), {
         "some images are left out of an epoch": "steps times images per step are all images, on one worker and on two",
     }, {
-        20: "the worker takes every size-th image, which is right",
+        20: SHARDED,
         22: "the steps follow from the batch of one worker, and are equal on all",
         25: "it averages the gradients, and its learning rate belongs to a step of 32 images of all workers",
-        27: "it makes the weights equal at the start",
+        27: BROADCAST,
     }),
 }

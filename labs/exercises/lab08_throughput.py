@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from labs.exercises.code_tasks import StudentFunction, bug, close, code
-from labs.exercises.grading import (
-    Question,
-    Record,
-    grade_efficiency,
-    grade_number,
-    images_per_sec,
-    newest,
-    pair_with_one_worker,
-    ratio,
-)
+from labs.exercises.code_tasks import AVERAGED, BROADCAST, StudentFunction, bug, close, code
+from labs.exercises.grading import Question, grade_efficiency, grade_number, ratio
+from labs.exercises.selecting import Record, images_per_sec, newest, pair_with_one_worker
 from labs.pages import laws
 
 NOTEBOOK = "section 'A4: one node' of notebooks/lab08_throughput.ipynb"
@@ -112,8 +104,7 @@ TASKS = {
         "the global batch changes with the number of workers": "the batch of one worker is the global batch over size",
     }, {
         21: "the global batch is divided among the workers, as strong scaling has it",
-        28: "the optimizer averages the gradients, as it should",
-        30: "the broadcast makes the weights equal at the start",
+        28: AVERAGED, 30: BROADCAST,
         36: "it counts the images of all workers over the slowest worker's seconds, as it should",
     }),
 }

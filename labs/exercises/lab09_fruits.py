@@ -6,15 +6,11 @@ import math
 
 import numpy as np
 
-from labs.exercises.code_tasks import StudentFunction, bug, close, code
-from labs.exercises.grading import (
-    Question,
+from labs.exercises.code_tasks import BROADCAST, SHARDED, StudentFunction, bug, close, code
+from labs.exercises.grading import Question, grade_choice, grade_entries, grade_number, grade_speedup
+from labs.exercises.selecting import (
     Record,
     differing_settings,
-    grade_choice,
-    grade_entries,
-    grade_number,
-    grade_speedup,
     images_per_sec,
     missing_run,
     multi_worker,
@@ -151,11 +147,11 @@ TASKS = {
     "bug": bug("the test accuracy is too good", 20, (
         "the images are held out one by one, so copies of a photo are in both subsets: the test asks what the network "
         "remembers; new photos ask what it has learnt"), {
-        "the workers train on the same images": "each worker takes every size-th of one common list",
+        "the workers train on the same images": "each takes every size-th of one common list",
     }, {
-        23: "it divides the training images among the workers, as it should",
+        23: SHARDED,
         26: "the batch of all workers is size times as large, so the learning rate may be, too",
-        28: "it makes the weights equal at the start; without it the workers would drift apart",
+        28: BROADCAST,
         32: "it measures the accuracy on images that the script has held out; are they new to the network?",
     }),
 }

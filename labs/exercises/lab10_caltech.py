@@ -8,8 +8,9 @@ from collections import Counter
 
 import numpy as np
 
-from labs.exercises.code_tasks import HASH, StudentFunction, bug, close, code, numbers
-from labs.exercises.grading import Question, Record, format_value, grade_choice, grade_number, images_per_sec, newest
+from labs.exercises.code_tasks import AVERAGED, BROADCAST, HASH, StudentFunction, bug, close, code, numbers
+from labs.exercises.grading import Question, format_value, grade_choice, grade_number
+from labs.exercises.selecting import Record, images_per_sec, newest
 
 VALIDATED = newest("a run with a validation", "`labs run lab10_caltech --workers 2`",
                    lambda run: images_per_sec(run) and all("val_accuracy" in row for row in run["history"]))
@@ -173,8 +174,7 @@ TASKS = {
         "only the images of rank 0 are tested": "the accuracy is the mean over both workers",
     }, {
         22: "the worker takes every size-th of its training images, which is right if all workers have the same ones",
-        26: "the optimizer averages the gradients, as it should",
-        28: "it makes the weights equal at the start",
+        26: AVERAGED, 28: BROADCAST,
         32: "the workers test equally many images, so the mean of both accuracies is that of all their images",
     }),
 }

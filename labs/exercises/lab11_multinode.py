@@ -5,17 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from labs.exercises.code_tasks import StudentFunction, bug, close, code, numbers
-from labs.exercises.grading import (
-    Question,
-    Record,
-    grade_entries,
-    grade_number,
-    images_per_sec,
-    multi_worker,
-    newest,
-    pair_with_one_worker,
-)
+from labs.exercises.code_tasks import AVERAGED, StudentFunction, bug, close, code, numbers
+from labs.exercises.grading import Question, grade_entries, grade_number
+from labs.exercises.selecting import Record, images_per_sec, multi_worker, newest, pair_with_one_worker
 from labs.pages import lab11
 
 COMMAND = "`labs run lab11_multinode --workers 2`"
@@ -190,7 +182,7 @@ TASKS = {
         "some images are left out of an epoch": "the script prints how many different images it used: all",
     }, {
         21: "the learning rate follows all workers, as the linear rule has it",
-        23: "it averages the gradients of all workers on all nodes",
+        23: AVERAGED,
         28: "all workers have the same order in an epoch, which sharding needs, and another one in the next",
         31: "it gathers the images of all workers, to count them",
     }),

@@ -7,7 +7,8 @@ import re
 from collections import Counter
 
 from labs.exercises.code_tasks import StudentFunction, bug, code
-from labs.exercises.grading import Question, Record, grade_entries, grade_number, newest
+from labs.exercises.grading import Question, grade_entries, grade_number
+from labs.exercises.selecting import Record, newest
 from labs.pages import lab12
 
 COMMAND = "`labs run lab12_elastic --workers 2`"

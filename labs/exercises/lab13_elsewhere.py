@@ -6,15 +6,9 @@ import statistics
 
 import numpy as np
 
-from labs.exercises.code_tasks import (
-    Call,
-    StudentFunction,
-    arrays,
-    bug,
-    close,
-    code,
-)
-from labs.exercises.grading import Question, Record, grade_choice, grade_number, multi_worker, newest
+from labs.exercises.code_tasks import SHARDED, Call, StudentFunction, arrays, bug, close, code
+from labs.exercises.grading import Question, grade_choice, grade_number
+from labs.exercises.selecting import Record, multi_worker, newest
 
 MEASURED = newest("the exchange of each method", "`labs run lab13_elsewhere --workers 2`",
                   lambda run: multi_worker(run) and run.get("tables", {}).get("rounds"))
@@ -164,7 +158,7 @@ TASKS = {
         "some images are never used": "every image is in the shard of one worker",
         "it never ends": "both workers print their line and end",
     }, {
-        17: "each worker takes every size-th image: together they take all of them",
+        17: SHARDED,
         33: "each worker gets its own part of the mean gradient, part r on rank r",
         35: "that is Adam's second moment, of this worker's part",
         37: "every worker gets the parts of all, by rank; is each of them the part that it should be?",

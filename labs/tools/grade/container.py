@@ -19,19 +19,6 @@ SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/alternativ
 
 def command() -> list[str]:
     """Return the command that runs another one in the container; LabError if this computer cannot make one."""
-    words = _words()
-    if not shutil.which("bwrap"):
-        problem = "bubblewrap is not installed (apt install bubblewrap)"
-    else:
-        done = subprocess.run([*words, sys.executable, "-c", ""], capture_output=True, text=True, check=False)
-        if not done.returncode:
-            return words
-        problem = f"bubblewrap makes no container here ({done.stderr.strip().rpartition(chr(10))[2]})"
-    raise LabError(f"{problem}, and students' functions run in one; grade on a computer where it does, or add --trust: "
-                   "then the functions can do whatever you can")
-
-
-def _words() -> list[str]:
     readable = [*SYSTEM, sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix),
                 *filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":"))]
     # Root needs no namespace of users: the child leaves root, which the kernel exempts from limits.
@@ -46,6 +33,13 @@ def _words() -> list[str]:
         words += ["--ro-bind-try", path, path]
     for name in ("labs", "solutions"):  # Where they are installed in Python's own folder.
         words += ["--tmpfs", str(ROOT / name)] * any(ROOT.is_relative_to(Path(path)) for path in readable)
-    child = f"/{fresh_process.CHILD.name}"
-    return [*words, "--ro-bind", str(fresh_process.CHILD), child, "--remount-ro", "/", "--remount-ro", "/dev",
-            "--setenv", "HOME", "/tmp", "--chdir", "/tmp"]
+    words += ["--ro-bind", str(fresh_process.CHILD), f"/{fresh_process.CHILD.name}", "--remount-ro", "/",
+              "--remount-ro", "/dev", "--setenv", "HOME", "/tmp", "--chdir", "/tmp"]
+    problem = "bubblewrap is not installed (apt install bubblewrap)"
+    if shutil.which("bwrap"):
+        done = subprocess.run([*words, sys.executable, "-c", ""], capture_output=True, text=True, check=False)
+        if not done.returncode:
+            return words
+        problem = f"bubblewrap makes no container here ({done.stderr.strip().rpartition(chr(10))[2]})"
+    raise LabError(f"{problem}, and students' functions run in one; grade on a computer where it does, or add --trust: "
+                   "then the functions can do whatever you can")

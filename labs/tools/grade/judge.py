@@ -1,38 +1,84 @@
-"""The judgement of one hand-in: its exercises, its points, and what is odd about its records. Imports no TensorFlow."""
+"""The judgement of one hand-in: its exercises, its points and lateness. Imports no TensorFlow."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
 import json
+import math
+import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
 
 from labs import exercises
 from labs.exercises import hand_ins
 from labs.exercises.code_tasks import Task
-from labs.exercises.grading import FORMULA, NotInstalledError, Question, format_error
+from labs.exercises.grading import FORMULA, NoAnswerError, Question
 from labs.exercises.hand_ins import HandIn
 from labs.results.records import Record
-from labs.run import catalogue
+from labs.run import atomic, catalogue
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
 from labs.run.text import one_line
 from labs.tools.grade import evidence
-from labs.tools.grade.policy import Policy
 
 RIGHT, WRONG, NO_ANSWER, BY_HAND = "right", "wrong", "no answer", "not judged here"
+POLICY = ROOT / "grading/policy.toml"
+Points = Annotated[float, msgspec.Meta(ge=0)]
 
 
-@dataclasses.dataclass(frozen=True)
-class Verdict:
-    """On one exercise."""
+class PerKind(msgspec.Struct, forbid_unknown_fields=True):
+    """The points of an exercise that is right, by its kind."""
+
+    question: Points
+    function: Points
+    bug: Points
+
+
+class Late(msgspec.Struct, forbid_unknown_fields=True):
+    """What lateness costs."""
+
+    grace_hours: Points = 0.0
+    percent_per_day: Points = 0.0
+    most_percent: Annotated[float, msgspec.Meta(ge=0, le=100)] = 100.0
+
+
+class Policy(msgspec.Struct, forbid_unknown_fields=True):
+    """Points and lateness, from one small file."""
+
+    points: PerKind
+    late: Late = msgspec.field(default_factory=Late)
+    due: dict[str, Annotated[datetime.datetime, msgspec.Meta(tz=True)]] = {}
+    """By lab."""
+
+    def late_percent(self, lab: str, created: datetime.datetime | None) -> float:
+        """Return the percentage that a hand-in loses; 0 if its lab has no date or its own time is unknown."""
+        late = created - self.due[lab] if created and lab in self.due else datetime.timedelta()
+        if late <= datetime.timedelta(hours=self.late.grace_hours):
+            return 0.0
+        return min(self.late.percent_per_day * math.ceil(late / datetime.timedelta(days=1)), self.late.most_percent)
+
+
+def read_policy(path: Path) -> Policy:
+    """Read a policy; a lab in [due] may have a short name. LabError names the file and the problem."""
+    try:
+        policy = msgspec.convert(tomllib.loads(atomic.read_text(path)), Policy)
+        due = {catalogue.resolve(name): moment for name, moment in policy.due.items()}
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError, LabError) as problem:
+        raise LabError(f"{path}: {problem}; see {POLICY}") from None
+    return msgspec.structs.replace(policy, due=due)
+
+
+class Verdict(NamedTuple):
+    """On one exercise: why it is right or wrong, but never the solution."""
 
     exercise: str
     status: str
     text: str
-    """Why; never the solution."""
     points: float
     of: float
 
@@ -48,8 +94,8 @@ class Graded:
     """Why it has no points: it could not be read, or another one has the same student and lab."""
     hand_in: HandIn | None = None
     late_percent: float = 0.0
-    verdicts: tuple[Verdict, ...] = ()
-    findings: tuple[str, ...] = ()
+    verdicts: Sequence[Verdict] = ()
+    findings: Sequence[str] = ()
 
     @property
     def of(self) -> float:
@@ -62,59 +108,49 @@ class Graded:
         return round(sum(verdict.points for verdict in self.verdicts) * (1 - self.late_percent / 100), 2)
 
 
-def read(path: Path) -> Graded:
-    """Read a hand-in, or say why it cannot be read. Not for several threads: msgspec prepares its types here."""
+def read(path: Path, folder: Path) -> Graded:
+    """Read a hand-in below a folder, or say why it cannot be read."""
+    file = path.relative_to(folder).as_posix()
     try:
         hand_in = hand_ins.read(path)
-        if hand_in.manifest.lab in catalogue.lab_names():
-            return Graded(str(path), hand_in.manifest.student, hand_in.manifest.lab, hand_in=hand_in)
-        problem = f"unknown lab {hand_in.manifest.lab}"
-    except (LabError, OSError) as error:
-        problem = one_line(error).removeprefix(f"{path}: ")
-    return Graded(str(path), "", "", problem)
+        return Graded(file, hand_in.manifest.student, catalogue.resolve(hand_in.manifest.lab), hand_in=hand_in)
+    except (LabError, OSError) as problem:
+        return Graded(file, file, "", one_line(problem).removeprefix(f"{path}: "))
 
 
-def judge(each: Graded, policy: Policy, container: Sequence[str] | None) -> Graded:
+def judge(each: Graded, policy: Policy, container: Sequence[str] = ()) -> Graded:
     """Judge a hand-in that was read; without a container, students' functions run as processes of this user."""
-    if not each.hand_in:
+    if not each.hand_in or each.problem:
         return each
-    try:
-        created = evidence.parse_time(each.hand_in.manifest.created)
-        findings = tuple(map(one_line, evidence.findings(each.hand_in, created, policy.term.get("begins"))))
-        return dataclasses.replace(each, late_percent=policy.late_percent(each.lab, created), findings=findings,
-                                   verdicts=tuple(_verdicts(each.hand_in, policy, container)))
-    except Exception as problem:
-        return dataclasses.replace(each, problem=f"cannot be graded: {format_error(problem)}")
-
-
-def _verdicts(hand_in: HandIn, policy: Policy, container: Sequence[str] | None) -> Iterator[Verdict]:
-    for name, entry in exercises.entries(hand_in.manifest.lab).items():
+    created = evidence.parse_time(each.hand_in.manifest.created)
+    verdicts = []
+    for name, entry in exercises.entries(each.lab).items():
         kind = "question" if isinstance(entry, Question) else "function" if entry.arguments else "bug"
-        if isinstance(entry, Task) and entry.on_workers:
-            yield Verdict(name, BY_HAND, "it needs two real workers: run it with exercises.check in a notebook of your "
-                          "own", 0.0, 0.0)
-            continue
-        status, text = _judge_exercise(name, entry, hand_in, container)
-        of = getattr(policy.points, kind)
-        yield Verdict(name, status, text, of if status == RIGHT else 0.0, of)
+        status, text = _judge_exercise(name, entry, each.hand_in, container)
+        # A step needs two workers.
+        of = 0.0 if isinstance(entry, Task) and entry.on_workers else getattr(policy.points, kind)
+        verdicts.append(Verdict(name, status, text, of * (status == RIGHT), of))
+    return dataclasses.replace(each, late_percent=policy.late_percent(each.lab, created), verdicts=verdicts,
+                               findings=list(map(one_line, evidence.findings(each.hand_in))))
 
 
-def _judge_exercise(name: str, entry: Question | Task, hand_in: HandIn,
-                    container: Sequence[str] | None) -> tuple[str, str]:
+def _judge_exercise(name: str, entry: Question | Task, hand_in: HandIn, container: Sequence[str]) -> tuple[str, str]:
     """Return the status of an exercise, and why."""
+    if isinstance(entry, Task) and entry.on_workers:
+        return BY_HAND, "it needs two real workers: run it with exercises.check in a notebook of your own"
     saved = hand_in.answers.get(name, {})
-    answer: Any = saved.get("cell" if isinstance(entry, Task) and entry.arguments else "answer")
+    answer = saved.get("cell" if isinstance(entry, Task) and entry.arguments else "answer")
     if answer is None:
         return NO_ANSWER, "nothing was handed in"
     try:
         about = _select_runs(entry, hand_in, saved.get("runs")) if isinstance(entry, Question) else []
         return RIGHT, exercises.grade(name, entry, answer, about, hand_in.manifest.student, container)
-    except NotInstalledError as missing:
-        return BY_HAND, f"{missing}; instructors: install it, or run the cell with exercises.check"
+    except NoAnswerError as problem:  # Such as a package that is not installed here.
+        return BY_HAND, f"{problem}; instructors: run the cell with exercises.check"
     except AssertionError as wrong:
         return WRONG, str(wrong).partition(FORMULA)[0].strip()
     except Exception as problem:  # An answer or a record of another form than the grader knows.
-        return WRONG, f"the answer cannot be graded from the records of this hand-in: {format_error(problem)}"
+        return WRONG, f"the answer cannot be graded from the records of this hand-in: {type(problem).__name__}"
 
 
 def _select_runs(entry: Question, hand_in: HandIn, used: Any) -> list[Record]:
@@ -134,9 +170,6 @@ def open_answers(hand_in: HandIn) -> str:
 
 def _markdown(notebook: dict[str, Any]) -> Iterator[str]:
     """Yield the lines of the Markdown cells; links as in the kit's page, which working copies elsewhere change."""
-    cells = notebook.get("cells")
-    for cell in cells if isinstance(cells, list) else []:
-        if isinstance(cell, dict) and cell.get("cell_type") == "markdown":
-            source = cell.get("source")
-            text = "".join(map(str, source)) if isinstance(source, list) else str(source)
-            yield from (line.rstrip() for line in text.replace("](kit/", "](../").splitlines())
+    for cell in notebook.get("cells", ()):
+        if cell.get("cell_type") == "markdown":
+            yield from map(str.rstrip, "".join(cell["source"]).replace("](kit/", "](../").splitlines())
