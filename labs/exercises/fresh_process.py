@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -22,7 +22,7 @@ import numpy as np
 
 from labs.exercises import child
 from labs.exercises.code_tasks import Asker, StudentFunction, Task
-from labs.exercises.grading import NoAnswerError, shorten
+from labs.exercises.grading import NoAnswerError, format_value, shorten
 from labs.run import environment
 
 SECONDS = 30
@@ -34,9 +34,12 @@ ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "TF_NUM_INTR
                "TF_NUM_INTEROP_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "MALLOC_ARENA_MAX": "2", "LC_ALL": "C.UTF-8"}
 
 
-def find_cell(function: Callable[..., Any], name: str) -> str:
+def find_cell(function: Any, name: str, arguments: Sequence[str]) -> str:
     """Return the text of the cell, or of the file, that defines a function; NoAnswerError if there is none."""
-    inner: Any = inspect.unwrap(function)
+    if not callable(function):
+        form = f"{name}({', '.join(arguments)})"
+        raise NoAnswerError(f"the answer is the function `{form}`, not {format_value(function)}")
+    inner = inspect.unwrap(function)
     inner = getattr(inner, "func", inner)  # Of a partial.
     inner = inner if hasattr(inner, "__code__") else type(inner).__call__
     text = "".join(linecache.getlines(inner.__code__.co_filename)) if hasattr(inner, "__code__") else ""
@@ -47,18 +50,10 @@ def find_cell(function: Callable[..., Any], name: str) -> str:
     return text
 
 
-def grade(name: str, task: Task, cell: str, owner: str, container: Sequence[str] = ()) -> str:
-    """Return what was checked about the function of a cell.
+def grade(name: str, task: Task, cell: str, owner: str, container: Sequence[str]) -> str:
+    """Return what was checked about the function of a cell; AssertionError says what is wrong with it.
 
-    Args:
-        name: The task's id: "lab02.shard".
-        task: The task.
-        cell: The text of the cell.
-        owner: The student's id, which decides some of the inputs; "" if it is not known.
-        container: The command that runs a command in a container.
-
-    Raises:
-        AssertionError: Says what is wrong with the function; NoAnswerError if the cell cannot run alone.
+    The arguments are those of `exercises.grade`.
     """
     function = name.partition(".")[2]
     with contextlib.ExitStack() as stack:

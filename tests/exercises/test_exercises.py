@@ -75,7 +75,7 @@ def test_a_mistake_is_named_and_the_figure_is_not(question, answer, hint, result
 @with_solutions
 def test_an_answer_is_judged_as_labs_grade_reads_it(results_root, capsys):
     """The keys of an answer have become text in JSON, and numbers again."""
-    right = solution("lab04.q1")(exercises.runs("lab4.q1", results_root))
+    right = solution("lab04.q1")(exercises.runs("lab04.q1", results_root))
     for key in (str, int, np.int64):
         exercises.check("lab04.q1", {key(batch): np.float64(value) for batch, value in right.items()}, results_root)
     for question, problem in {"lab04.q9": r"question '.*'; there are: lab04\.q1, .*lab04\.bug$",

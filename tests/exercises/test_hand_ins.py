@@ -81,7 +81,7 @@ def test_a_zip_that_is_not_a_hand_in_is_refused_in_one_line(name, tmp_path):
 
 CELLS = ["import os\nimport numpy as np\nfrom labs import exercises\n\nTWO, part = 2.0, 'of another cell'",
          "def excess(one, many, n):\n    return {part: np.sum([many[part]]) - one[part] / n for part in one}",
-         'exercises.show({"lab04.excess": excess, "lab4.q1": {16: np.float64(1.5), 64: 2}, "lab04.q2": None})',
+         'exercises.show({"lab04.excess": excess, "lab04.q1": {16: np.float64(1.5), 64: 2}, "lab04.q2": None})',
          "def excess(one, many, n):\n    return {k: many[k] - one[k] / TWO for k in one}\n\n"
          'exercises.show({"lab04.excess": excess})',
          "%cd -q ..\nexercises.show({'lab04.bug': {'symptom': 'it never ends', 'line': 17}})"]

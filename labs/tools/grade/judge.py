@@ -144,7 +144,7 @@ def _judge_exercise(name: str, entry: Question | Task, hand_in: HandIn, containe
         return NO_ANSWER, "nothing was handed in"
     try:
         about = _select_runs(entry, hand_in, saved.get("runs")) if isinstance(entry, Question) else []
-        return RIGHT, exercises.grade(name, entry, answer, about, hand_in.manifest.student, container)
+        return RIGHT, exercises.grade(name, answer, about, hand_in.manifest.student, container)
     except NoAnswerError as problem:  # Such as a package that is not installed here.
         return BY_HAND, f"{problem}; instructors: run the cell with exercises.check"
     except AssertionError as wrong:
