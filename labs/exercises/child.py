@@ -8,7 +8,7 @@ of JSON on its standard output. Imports nothing of the kit: in a container, `lab
 
 from __future__ import annotations
 
-import builtins
+import ast
 import contextlib
 import json
 import math
@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 
-KIT = ("labs", "solutions", "tests")
 LIMITS = {resource.RLIMIT_AS: 6 << 30, resource.RLIMIT_FSIZE: 64 << 20, resource.RLIMIT_CORE: 0}
 """Bytes that a process may use and write."""
 MOST_PROCESSES, NOBODY = 64, 65534
@@ -50,42 +49,22 @@ def loads(text: str | bytes) -> Any:
         int(name) if re.fullmatch(r"-?[0-9]{1,9}", name) else name: value for name, value in pairs})
 
 
-class Kit(types.ModuleType):
-    """A stand-in for a module or a name of the kit: a cell may import it, as its page does, but not call it."""
-
-    def __getattr__(self, name: str) -> Kit:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return Kit(f"{self.__name__}.{name}")
-
-    def __call__(self, *args: Any, **options: Any) -> None:
-        if not self.__name__.endswith(("exercises.show", "exercises.check")):
-            raise NameError(name=self.__name__)
-
-
 def define(cell: str, name: str, **more: Any) -> Callable[..., Any]:
     """Run a cell and return the function that it defines under a name; NameError if there is none.
 
-    Args:
-        cell: The text of the cell.
-        name: The name of the function.
-        more: What the cell may use without an import, besides `np`, `math`, `exercises` and IPython's magics.
+    The cell may use `np`, `math`, IPython's magics and what `more` gives without an import. What its page imports from
+    the kit and gives to `exercises.show` is left out.
     """
-    import_as_usual = builtins.__import__
-
-    def import_or_stand_in(name: str, *args: Any, **options: Any) -> types.ModuleType:
-        return Kit(name) if name.partition(".")[0] in KIT else import_as_usual(name, *args, **options)
-
-    def ignore(*args: Any, **options: Any) -> None:
-        """Do nothing, in place of a cell's magics."""
-
-    builtins.__import__ = import_or_stand_in
+    tree = ast.parse(cell)
+    tree.body = [each for each in tree.body if not re.match(r"(from|import) (labs|solutions)\b|exercises\.\w+\(",
+                                                            ast.unparse(each))]
+    for kit in ("labs", "solutions"):
+        sys.modules[kit] = None  # type: ignore[assignment]  # An import fails, as it does in a container.
     # Pickle, dataclasses and typing look names up in the module that runs.
     sys.modules["__main__"] = page = types.ModuleType("__main__")
-    ipython = types.SimpleNamespace(run_line_magic=ignore, system=ignore)
-    vars(page).update({"np": np, "math": math, "exercises": Kit("labs.exercises"), "display": ignore,
-                       "get_ipython": lambda: ipython}, **more)
-    exec(compile(cell, f"{name}.py", "exec", dont_inherit=True), vars(page))
+    magics = types.SimpleNamespace(run_line_magic=print, system=print)
+    vars(page).update({"np": np, "math": math, "display": print, "get_ipython": lambda: magics}, **more)
+    exec(compile(tree, f"{name}.py", "exec", dont_inherit=True), vars(page))
     if not callable(function := vars(page).get(name)):
         raise NameError(name=name)
     return function

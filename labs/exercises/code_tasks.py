@@ -1,7 +1,7 @@
 """Tasks: functions that students write, and scripts with a planted bug.
 
 A function is graded by properties that it must have, on inputs from the smallest up, so that the example in a hint is
-the smallest that fails. A hint names the property, never the right result. The page has the text of a task.
+the smallest that fails. A hint names the property, never the right result.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ Asker = Callable[[Sequence[Any]], dict[str, Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A task that is graded without records: a function to write, or a bug to find."""
+    """A function to write, with its arguments, or a bug to find.
+
+    `grade` takes the answer, the student's function, or the text of a cell that runs on real workers; it returns what
+    was checked, or raises AssertionError.
+    """
 
     grade: Callable[..., str]
-    """Takes the answer or the student's function; returns what was checked, or raises AssertionError."""
     arguments: tuple[str, ...] = ()
-    """Those of the function to write; none: a bug to find."""
     on_workers: bool = False
-    """Whether `grade` takes the text of the cell, and runs it on real workers."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,17 +61,18 @@ class Call:
 
 @dataclasses.dataclass(frozen=True)
 class StudentFunction:
-    """A function that a student wrote."""
+    """A function that a student wrote, in its cell.
+
+    `rng` draws further inputs, which differ from student to student and are always the same for one. `ask_second` calls
+    the function in a second process, where Python's hash() of a text is another.
+    """
 
     name: str
     arguments: Sequence[str]
     ask: Asker
     rng: np.random.Generator
-    """Draws further inputs, which differ from student to student and are always the same for one."""
     ask_second: Asker
-    """Calls the same function in a second process, where Python's hash() of a text is another."""
     cell: str
-    """The text of its cell."""
 
     def __call__(self, *args: Any) -> Call:
         """Call it, and return what came out as plain data; AssertionError if that is an error, or nothing."""
@@ -152,14 +154,9 @@ BROADCAST = "it makes the weights equal at the start"
 
 
 def bug(symptom: str, line: int, reason: str, symptoms: Mapping[str, str], lines: Mapping[int, str]) -> Task:
-    """Return the task to find the bug of a script.
+    """Return the task to find the symptom and the line of a script's bug, and the reason.
 
-    Args:
-        symptom: What the script does wrong.
-        line: The line with the bug.
-        reason: Why that line has that symptom.
-        symptoms: Other symptoms that the page offers, each with what is wrong about that choice.
-        lines: Other lines, each with what is wrong about that choice.
+    `symptoms` and `lines` are the other choices of the page, each with what is wrong about it.
     """
     others = {name: hint for name, hint in (COMMON | dict(symptoms)).items() if name != symptom}
     numbered = {f"line {number}": hint for number, hint in lines.items()}

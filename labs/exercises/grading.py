@@ -61,8 +61,7 @@ def grade_number(answer: Any, right: float, unit: str, formula: str, mistakes: M
         unit: Its unit: "steps", "ms", "no unit"; "share" is a number from 0 to 1.
         formula: How to compute it, in words that a student finds in the notebook.
         mistakes: Figures that typical mistakes give, by what the mistake is: "that is ...".
-        rel_tol: Relative tolerance.
-        abs_tol: Absolute tolerance, for what may be near 0.
+        rel_tol, abs_tol: The relative tolerance, and the absolute one, for what may be near 0.
     """
     require(is_number(answer) and math.isfinite(answer), f"the answer is a number ({unit}), not {format_value(answer)}")
     given = float(answer)

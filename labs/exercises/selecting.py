@@ -14,13 +14,7 @@ runs"; raises AssertionError if they are missing."""
 
 
 def newest(what: str, source: str, accept: Callable[[Record], Any]) -> Selector:
-    """Return a selector of the newest record that `accept` returns a true value for.
-
-    Args:
-        what: What the record is of, for the error message.
-        source: The command or the section of the notebook that makes such a record.
-        accept: Whether a record will do.
-    """
+    """Return a selector of the newest record that is accepted; the command or section `source` makes such a record."""
     def select(records: list[Record]) -> list[Record]:
         for record in filter(accept, reversed(records)):
             return [record]
@@ -49,20 +43,20 @@ def pair_with_one_worker(source: str, *, strong: bool = False, may_differ: Colle
     """Return a selector of the newest pair of runs with the same settings, one of one worker and one of several.
 
     Args:
-        source: What makes such a pair.
+        source: The command or the section of the notebook that makes such a pair.
         strong: Whether the two have the same global batch size, instead of the same batch size per worker.
         may_differ: Further settings in which the two may differ.
-        accept: What both records must have; by default a throughput.
+        accept: What both records must have.
     """
     allowed = {"seed", *may_differ, *(("batch_size",) if strong else ())}
 
     def comparable(one: Record, many: Record) -> bool:
         layouts = one["layout"], many["layout"]
-        same = not multi_worker(one) and differing_settings(one, many) <= allowed
-        if strong:
-            same &= len({layout["global_batch_size"] for layout in layouts}) == 1
         # Workers on GPUs do not compute on CPU cores. Others must have equally many threads each.
-        return same and (bool(layouts[1].get("gpus")) or len({layout.get("threads") for layout in layouts}) == 1)
+        threads = {layout.get("threads") for layout in layouts if not layouts[1].get("gpus")}
+        batches = {layout["global_batch_size"] for layout in layouts if strong}
+        return (not multi_worker(one) and differing_settings(one, many) <= allowed
+                and len(threads) < 2 and len(batches) < 2)
 
     def select(records: list[Record]) -> list[Record]:
         usable = list(filter(accept, reversed(records)))

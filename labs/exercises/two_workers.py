@@ -22,7 +22,6 @@ EQUAL, SAME_AS_ONE = 1e-6, 1e-5
 accounts for less than 1e-6."""
 ENDED = "Horovod has been shut down"
 """Horovod's message on a worker that waits when another one has ended."""
-PROGRAM = ROOT / "labs/training/step_trial.py"
 
 
 def grade_step(cell: str) -> str:
@@ -32,10 +31,11 @@ def grade_step(cell: str) -> str:
     # A lab that ran in this process has left its settings of Horovod, such as the transport.
     env = {name: value for name, value in mpirun.environment(bar=False).items() if not name.startswith("HOROVOD_")}
     env["CUDA_VISIBLE_DEVICES"] = "-1"  # NCCL refuses two workers on one GPU.
+    program = [*mpirun.command(2), *mpirun.PYTHON, ROOT / "labs/training/step_trial.py", child.__file__]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "step.py").write_text(cell, encoding="utf-8")
-        outcome = complete([*mpirun.command(2), *mpirun.PYTHON, PROGRAM, child.__file__, folder], SECONDS, env)
+        outcome = complete([*program, folder], SECONDS, env)
         paths = [folder / f"{rank}.json" for rank in range(2)]
         reports = [json.loads(path.read_text()) if path.exists() else {} for path in paths]
     for rank, report in enumerate(reports):
@@ -46,26 +46,20 @@ def grade_step(cell: str) -> str:
     require(all("end" in report for report in reports), (
         "the steps do not end: a rank waits in a collective that the other never calls, or calls in another order (the "
         f"limit is {SECONDS} s; is this machine very busy?)" if waited else f"mpirun {shorten(outcome.cause)}"))
-    (start, mine, alone), other = (np.array(reports[0][name]) for name in ("start", "end", "alone")), reports[1]["end"]
-    return _compare(start, mine, np.array(other), alone)
+    first, second = ({name: np.array(report[name]) for name in report} for report in reports)
+    mine, other, alone = first["end"], second["end"], first["alone"]
+    require(np.isfinite([mine, other]).all(), "after 3 steps a weight is not finite")
+    require(not np.array_equal(mine, first["start"]), "after 3 steps the weights are still those of the start")
+    require(abs(mine - other).max() <= EQUAL, "after 3 steps the two workers hold different weights: the largest "
+            f"difference is {abs(mine - other).max():.2g}. Did both apply the same gradients?")
+    require(abs(mine - alone).max() <= SAME_AS_ONE, "the two workers agree, but one worker that trains on both batches "
+            f"ends at other weights: after 3 steps the largest difference is {abs(mine - alone).max():.2g}. Is what "
+            "they apply the mean gradient of all images?")
+    return (f"after 3 steps on two real workers their weights are equal (within {EQUAL:g}), and equal to those of one "
+            f"worker on both batches (within {SAME_AS_ONE:g})")
 
 
 def _is_open(node: ast.stmt) -> bool:
     """Return whether a statement is `step` with its hole."""
     return isinstance(node, ast.FunctionDef) and node.name == "step" and all(
         isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant) for each in node.body)
-
-
-def _compare(start: np.ndarray, mine: np.ndarray, other: np.ndarray, alone: np.ndarray) -> str:
-    """Return what was checked about the weights at the start, of both workers and of one on both batches."""
-    require(np.isfinite([mine, other]).all(), "after 3 steps a weight is not finite")
-    require(not np.array_equal(mine, start), "after 3 steps the weights are still those of the start")
-    apart = abs(mine - other).max()
-    require(apart <= EQUAL, f"after 3 steps the two workers hold different weights: the largest difference is "
-                            f"{apart:.2g}. Did both apply the same gradients?")
-    apart = abs(mine - alone).max()
-    require(apart <= SAME_AS_ONE, "the two workers agree, but one worker that trains on both batches ends at other "
-                                  f"weights: after 3 steps the largest difference is {apart:.2g}. Is what they apply "
-                                  "the mean gradient of all images?")
-    return (f"after 3 steps on two real workers their weights are equal (within {EQUAL:g}), and equal to those of one "
-            f"worker on both batches (within {SAME_AS_ONE:g})")

@@ -145,9 +145,11 @@ WRONG_CELLS = {
                                      "imports `mine`, which is not installed"),
     "another function alone": ("lab04.excess", "mine = lambda one, many, n: {}\n", NEEDS % "excess"),
     "the grader": ("lab10.subset", "from labs.exercises.lab10_caltech import QUESTIONS\n"
-                   "subset = lambda *args: QUESTIONS(*args)\n", NEEDS % "labs.exercises.lab10_caltech.QUESTIONS"),
+                   "subset = lambda *args: QUESTIONS(*args)\n", NEEDS % "QUESTIONS"),
     "the solution": ("lab10.select", "from solutions import lab10_caltech\n" + BEST % "lab10_caltech.select()",
-                     NEEDS % "solutions.lab10_caltech.select"),
+                     NEEDS % "lab10_caltech"),
+    "the kit in the function": ("lab10.select", BEST % "__import__('solutions.lab10_caltech').select()",
+                                "imports `solutions.lab10_caltech`, which is not inst"),
     "hash()": ("lab10.subset", SUBSET % "hash(f'{seed}/{name}') % 100000 / 100000", "in another process this image is"),
     "the order of a set": ("lab02.shard", "def shard(indices, rank, size, epoch, seed):\n"
                            "    texts = sorted({str(i) for i in indices}, key=lambda t: hash((t, epoch, seed)))\n"

@@ -48,12 +48,11 @@ class Late(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Policy(msgspec.Struct, forbid_unknown_fields=True):
-    """Points and lateness, from one small file."""
+    """Points and lateness, from one small file; `due` is by lab."""
 
     points: PerKind
     late: Late = msgspec.field(default_factory=Late)
     due: dict[str, Annotated[datetime.datetime, msgspec.Meta(tz=True)]] = {}
-    """By lab."""
 
     def late_percent(self, lab: str, created: datetime.datetime | None) -> float:
         """Return the percentage that a hand-in loses; 0 if its lab has no date or its own time is unknown."""
@@ -67,10 +66,10 @@ def read_policy(path: Path) -> Policy:
     """Read a policy; a lab in [due] may have a short name. LabError names the file and the problem."""
     try:
         policy = msgspec.convert(tomllib.loads(atomic.read_text(path)), Policy)
-        due = {catalogue.resolve(name): moment for name, moment in policy.due.items()}
+        policy.due = {catalogue.resolve(name): moment for name, moment in policy.due.items()}
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, LabError) as problem:
         raise LabError(f"{path}: {problem}; see {POLICY}") from None
-    return msgspec.structs.replace(policy, due=due)
+    return policy
 
 
 class Verdict(NamedTuple):
@@ -83,29 +82,21 @@ class Verdict(NamedTuple):
     of: float
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class Graded:
-    """A hand-in that was read and graded, or could not be."""
+    """A hand-in that was read and graded, or the `problem` why it has no points."""
 
     file: str
     student: str
     lab: str
-    problem: str = ""
-    """Why it has no points: it could not be read, or another one has the same student and lab."""
     hand_in: HandIn | None = None
+    problem: str = ""
     late_percent: float = 0.0
     verdicts: Sequence[Verdict] = ()
     findings: Sequence[str] = ()
-
-    @property
-    def of(self) -> float:
-        """The most points that could be had."""
-        return sum(verdict.of for verdict in self.verdicts)
-
-    @property
-    def points(self) -> float:
-        """The points, less what lateness costs."""
-        return round(sum(verdict.points for verdict in self.verdicts) * (1 - self.late_percent / 100), 2)
+    points: float = 0.0
+    """Less what lateness costs."""
+    of: float = 0.0
 
 
 def read(path: Path, folder: Path) -> Graded:
@@ -113,25 +104,26 @@ def read(path: Path, folder: Path) -> Graded:
     file = path.relative_to(folder).as_posix()
     try:
         hand_in = hand_ins.read(path)
-        return Graded(file, hand_in.manifest.student, catalogue.resolve(hand_in.manifest.lab), hand_in=hand_in)
+        return Graded(file, hand_in.manifest.student, catalogue.resolve(hand_in.manifest.lab), hand_in)
     except (LabError, OSError) as problem:
-        return Graded(file, file, "", one_line(problem).removeprefix(f"{path}: "))
+        return Graded(file, file, "", problem=one_line(problem).removeprefix(f"{path}: "))
 
 
 def judge(each: Graded, policy: Policy, container: Sequence[str] = ()) -> Graded:
     """Judge a hand-in that was read; without a container, students' functions run as processes of this user."""
     if not each.hand_in or each.problem:
         return each
-    created = evidence.parse_time(each.hand_in.manifest.created)
-    verdicts = []
     for name, entry in exercises.entries(each.lab).items():
         kind = "question" if isinstance(entry, Question) else "function" if entry.arguments else "bug"
         status, text = _judge_exercise(name, entry, each.hand_in, container)
         # A step needs two workers.
         of = 0.0 if isinstance(entry, Task) and entry.on_workers else getattr(policy.points, kind)
-        verdicts.append(Verdict(name, status, text, of * (status == RIGHT), of))
-    return dataclasses.replace(each, late_percent=policy.late_percent(each.lab, created), verdicts=verdicts,
-                               findings=list(map(one_line, evidence.findings(each.hand_in))))
+        each.verdicts = [*each.verdicts, Verdict(name, status, text, of * (status == RIGHT), of)]
+    each.late_percent = policy.late_percent(each.lab, evidence.parse_time(each.hand_in.manifest.created))
+    each.findings = list(map(one_line, evidence.findings(each.hand_in)))
+    each.of = sum(verdict.of for verdict in each.verdicts)
+    each.points = round(sum(verdict.points for verdict in each.verdicts) * (1 - each.late_percent / 100), 2)
+    return each
 
 
 def _judge_exercise(name: str, entry: Question | Task, hand_in: HandIn, container: Sequence[str]) -> tuple[str, str]:

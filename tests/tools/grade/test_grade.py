@@ -115,7 +115,7 @@ def test_right_hand_ins_have_all_points_however_they_were_packed_again(a_class):
         assert feedback(folder, student).count(": right (") == 7
     assert "explain" not in feedback(folder, "right")
     text = (folder / "graded/open-answers/lab04_speedup.md").read_text()
-    assert "## right\n\n> \\*\\*1.\\*\\* The baseline of each" in text
+    assert "## right\n\n- \\*\\*1.\\*\\* The baseline of each" in text
     assert "&lt;b&gt;" in text
 
 
@@ -124,7 +124,7 @@ def test_a_wrong_one_has_hints_and_no_solution_and_one_that_forges_its_answer_no
     row = rows["wrong"]
     assert (row["points"], row["of"], row["right"], row["wrong"], row["no_answer"]) == ("6", "15", "3", "3", "1")
     text = feedback(folder, "wrong")
-    assert "lab04.q1**: wrong (0 of 2)" in text
+    assert "lab04.q1: wrong (0 of 2)" in text
     assert "takes exactly its ideal time" in text
     assert "ormula" not in text.partition("lab04.q4")[0]
     assert (rows["hostile"]["points"], rows["hostile"]["wrong"]) == ("12", "1")
