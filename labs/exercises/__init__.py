@@ -12,8 +12,6 @@ with its `QUESTIONS` and its `TASKS`, which need no records; their texts are on 
 which can be left out of what students get. Imports no TensorFlow.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 from collections.abc import Mapping, Sequence
@@ -46,11 +44,6 @@ def check(question: str, answer: Any, results_root: Path | None = None) -> None:
 
     The answer, or the text of the cell that defines the function, is saved for `labs handin`, right or wrong.
 
-    Args:
-        question: The id of a question or a task: "lab04.q2", "lab02.shard".
-        answer: A plain value, as the question asks for it, or the student's function.
-        results_root: The folder of all results; by default that of the notebooks.
-
     Raises:
         AssertionError: The answer is wrong, or a record is missing; names the mistake, or the command for the record.
     """
@@ -78,12 +71,8 @@ def check(question: str, answer: Any, results_root: Path | None = None) -> None:
 def grade(question: str, answer: Any, about: list[Record], owner: str, container: Sequence[str] = ()) -> str:
     """Return why an answer is right, or raise AssertionError: `check` and `labs grade` call this alike.
 
-    Args:
-        question: The id of a question or a task.
-        answer: A plain value, or the text of the cell that defines the function.
-        about: The records that the question is about.
-        owner: The student's id, which decides some of the inputs; "" if it is not known.
-        container: The command that runs a command in a container.
+    The answer is plain data, or the text of a function's cell, which runs behind the words of `container`. Its owner,
+    the student, decides some of the inputs.
     """
     entry = _find(question)
     if isinstance(entry, Question):

@@ -4,8 +4,6 @@ A function is graded by properties that it must have, on inputs from the smalles
 the smallest that fails. A hint names the property, never the right result.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re

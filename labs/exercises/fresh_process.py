@@ -1,7 +1,5 @@
 """An exercise's cell, run in a fresh process: the notebook's `check` and `labs grade` judge the same text alike."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import inspect
@@ -30,6 +28,8 @@ SECONDS = 30
 LONGEST = 1 << 20
 """The most bytes of an answer."""
 CHILD = Path(child.__file__)
+LIMITS = f"ulimit -v {6 << 20}; ulimit -f {64 << 10}; ulimit -c 0; ulimit -t {SECONDS}; "
+"""KiB of memory and of a file, no core file, and seconds, if the process that asks is gone."""
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1",
                "TF_NUM_INTEROP_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "MALLOC_ARENA_MAX": "2", "LC_ALL": "C.UTF-8"}
 
@@ -71,13 +71,14 @@ def start_process(cell: str, name: str, hash_seed: int = 1, container: Sequence[
 
     Two processes with different seeds show whether a result depends on Python's hash() of a string.
     """
-    program = [f"/{CHILD.name}", SECONDS, "confined"] if container else [CHILD, SECONDS]
+    # The kernel counts all processes of a user: a limit would hold for the notebook, too.
+    limits, program = (LIMITS + "ulimit -u 64; ", f"/{CHILD.name}") if container else (LIMITS, CHILD)
+    command = [*container, "/bin/bash", "-c", f'{limits} exec "$@"', "-", sys.executable, "-P", "-s", "-B", program]
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         passed = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "PATH") if name in os.environ}
         process = subprocess.Popen(
-            list(map(str, [*container, sys.executable, "-P", "-s", "-B", *program])), cwd=folder,
-            env=passed | ENVIRONMENT | {"PYTHONHASHSEED": str(hash_seed), "HOME": folder}, stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
+            command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            env=passed | ENVIRONMENT | {"PYTHONHASHSEED": str(hash_seed), "HOME": folder}, start_new_session=True)
         timer = threading.Timer(SECONDS, os.killpg, (process.pid, signal.SIGKILL))
         timer.start()
         try:

@@ -3,8 +3,6 @@
 A grader names the mistake where it recognizes one, and never reveals the right figure.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence

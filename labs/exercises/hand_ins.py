@@ -7,8 +7,6 @@ Only the files that the manifest lists are read, and each must have the sha256 t
 the zip was packed again on the way.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import io
@@ -41,29 +39,24 @@ MOST_RECORDS = 200
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What a hand-in says about itself; `files` and the student's id are as trustworthy as the student."""
+    """What a hand-in says about itself, with the sha256 of each file; all of it is as trustworthy as the student."""
 
     lab: LabName
     student: Annotated[str, msgspec.Meta(pattern=rf"^{STUDENT_ID}\Z")]
     created: str
     files: dict[Literal["answers.json", "notebook.ipynb", "records.jsonl"], str]
-    """The sha256 of each file."""
-    format: Annotated[int, msgspec.Meta(ge=2, le=2)] = 2
+    format: Literal[2] = 2
 
 
 @dataclasses.dataclass(frozen=True)
 class HandIn:
-    """A hand-in, read from its zip."""
+    """A hand-in, read from its zip: answers by the exercise's id, records oldest first, and why others are damaged."""
 
     manifest: Manifest
     answers: dict[str, dict[str, Any]]
-    """As `exercises.load_answer` returns them, by the exercise's id, "lab04.q1"."""
     notebook: dict[str, Any]
-    """{} if it is missing."""
     records: list[Record]
-    """Oldest first; each fits the schema."""
     damaged: list[str]
-    """Why other records cannot be read."""
 
 
 def read(path: Path) -> HandIn:
@@ -125,13 +118,7 @@ def _parse(files: dict[str, bytes]) -> HandIn:
 
 
 def pack(lab: str, student: str, folder: Path) -> tuple[Path, HandIn, list[str]]:
-    """Write a student's hand-in, `<lab>-<student>.zip`; return its path, what `read` will, and what is missing.
-
-    Args:
-        lab: Its name, its number or a unique prefix.
-        student: The student's id.
-        folder: Where to write the zip; an earlier one is replaced.
-    """
+    """Write a student's hand-in, `<lab>-<student>.zip`; return its path, what `read` will, and what is missing."""
     lab, path = catalogue.resolve(lab), work_dir() / f"{catalogue.resolve(lab)}.ipynb"
     saved = {name: exercises.load_answer(name) for name in exercises.entries(lab)}
     answers = {name: answer for name, answer in saved.items() if answer}
@@ -139,9 +126,8 @@ def pack(lab: str, student: str, folder: Path) -> tuple[Path, HandIn, list[str]]
     every = records.read_all(lab)
     packed = [run for age, run in enumerate(every, -len(every)) if age >= -MOST_RECORDS or run["run"] in used]
     files: dict[Any, bytes] = {ANSWERS: json.dumps(answers, indent=1).encode(),
-                               RECORDS: "\n".join(map(json.dumps, packed)).encode()}
-    if path.exists():
-        files[NOTEBOOK] = atomic.read_bytes(path, LARGEST)
+                               RECORDS: "\n".join(map(json.dumps, packed)).encode(),
+                               **({NOTEBOOK: path.read_bytes()} if path.exists() else {})}
     manifest = Manifest(lab, student, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                         {name: hashlib.sha256(content).hexdigest() for name, content in files.items()})
     files[MANIFEST] = msgspec.json.encode(manifest)
@@ -152,7 +138,10 @@ def pack(lab: str, student: str, folder: Path) -> tuple[Path, HandIn, list[str]]
     missing = [f"{name}: {STUDENT} was not {student} when its cell ran; run it again" if answer else
                f"{name}: no answer; write it in the notebook, and run its cell"
                for name, answer in saved.items() if not answer or answer["student"] != student]
-    return target, hand_in, [*missing, *_check_notebook(path, hand_in), *_check_records(hand_in)]
+    missing += [] if packed else [f"no record of {lab} in {format_path(results_dir())}"]
+    if others := [run["run"] for run in packed if run.get("student") != student]:
+        missing.append(f"{plural(len(others), 'record')} without your id, such as {others[-1]}: {STUDENT} was not set")
+    return target, hand_in, [*missing, *_check_notebook(path, hand_in)]
 
 
 def _check_notebook(path: Path, hand_in: HandIn) -> Iterator[str]:
@@ -171,11 +160,3 @@ def _check_notebook(path: Path, hand_in: HandIn) -> Iterator[str]:
     answered = max((each.stat().st_mtime for each in work_dir().glob(f"answers/{lab[:5]}.*")), default=0)
     if path.stat().st_mtime < answered:
         yield f"{format_path(path)}: older than your last answer; save the notebook"
-
-
-def _check_records(hand_in: HandIn) -> Iterator[str]:
-    """Yield what is missing in the records."""
-    if not hand_in.records:
-        yield f"no record of {hand_in.manifest.lab} in {format_path(results_dir())}"
-    if others := [run["run"] for run in hand_in.records if run.get("student") != hand_in.manifest.student]:
-        yield f"{plural(len(others), 'record')} without your id, such as {others[-1]}: {STUDENT} was not set then"

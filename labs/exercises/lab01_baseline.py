@@ -1,7 +1,5 @@
 """Exercises of lab 1: steps, duration of a full run, throughput by batch size, and the cost of a step."""
 
-from __future__ import annotations
-
 import math
 from numbers import Integral
 
@@ -80,8 +78,6 @@ QUESTIONS = {
 }
 
 
-# Code.
-
 def _grade_steps(run: StudentFunction) -> str:
     for images, batch_size in ((1, 1), (1, 8), (4, 2), (5, 2), (7, 8), (9, 8), (1438, 128), (60_000, 128),
                                (run.whole(1000, 5000), run.whole(9, 200))):
@@ -128,8 +124,6 @@ TASKS = {
     "fit_cost": code("batch_sizes, milliseconds", _grade_cost),
     "bug": bug("the log counts every epoch twice", 36, (
         "every worker runs the whole script, so what must happen once is for rank 0 alone"), {}, {
-        24: SHARDED, 27: AVERAGED,
-        31: "it runs on rank 0 alone, before the first epoch",
-        39: "it only waits until all workers have written their rows",
-    }),
+        24: SHARDED, 27: AVERAGED, 31: "it runs on rank 0 alone, before the first epoch",
+        39: "it only waits until all workers have written their rows"}),
 }

@@ -1,7 +1,5 @@
 """Exercises of lab 2: speedup, efficiency and steps; all-reduce and shard by hand; a train step."""
 
-from __future__ import annotations
-
 import math
 import re
 
@@ -48,9 +46,6 @@ QUESTIONS = {
     "q3": Question(SEVERAL, _steps),
     "q4": Question(SEVERAL, _share_of_images),
 }
-
-
-# Code.
 
 VALUES = ([[1.0], [3.0]], [[5.0]], [[1.0, 2.0], [3.0, 6.0]], [[1.0, 0.0], [2.0, 3.0], [6.0, 9.0]],
           [[[1.0, 2.0], [3.0, 4.0]], [[3.0, 2.0], [1.0, 0.5]]])
@@ -134,12 +129,9 @@ TASKS = {
     "bug": bug("the workers end with different weights", 27, (
         "equal gradients keep equal weights equal, and different ones different: without a broadcast the workers "
         "begin, and so end, at different weights"), {
-        "the weights become NaN": "they stay finite: look at what it prints",
-    }, {
+        "the weights become NaN": "they stay finite: look at what it prints"}, {
         19: "different seeds are wanted here, because dropout must differ between workers; what else would make the "
-            "weights equal at the start?",
-        20: SHARDED,
+            "weights equal at the start?", 20: SHARDED,
         25: "the optimizer averages the gradients, as it should; but what are they added to?",
-        31: "it gathers the weights of all workers to compare them, and changes none",
-    }),
+        31: "it gathers the weights of all workers to compare them, and changes none"}),
 }

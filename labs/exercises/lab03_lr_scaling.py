@@ -1,7 +1,5 @@
 """Exercises of lab 3: factor k, scaling rules, warmup, number of updates, differences beyond noise."""
 
-from __future__ import annotations
-
 import math
 
 from labs.exercises.code_tasks import BROADCAST, SHARDED, StudentFunction, bug, close, code
@@ -109,9 +107,6 @@ QUESTIONS = {
     "q4": Question(_variants, _equally_good),
 }
 
-
-# Code.
-
 SETTINGS = ((32, 1, 32), (16, 2, 32), (8, 4, 32), (32, 2, 32), (32, 4, 32), (64, 8, 32), (16, 1, 32))
 """batch_size, size, base_batch_size: first three with the same global batch."""
 
@@ -169,6 +164,5 @@ TASKS = {
         22: SHARDED,
         23: "the script is to have one global batch on any number of workers, and that is what this line does",
         26: "the optimizer averages the gradients, as it should: a mean does not grow with the number of workers",
-        28: BROADCAST,
-    }),
+        28: BROADCAST}),
 }

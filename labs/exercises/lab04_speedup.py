@@ -1,7 +1,5 @@
 """Exercises of lab 4: weak and strong scaling, efficiency with its interval, the ledger of an epoch."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np
@@ -94,9 +92,6 @@ QUESTIONS = {
                    _ledger(run)), _exchange, timed=True),
 }
 
-
-# Code.
-
 NARROWEST, WIDEST = 0.65, 1.5
 """How wide an interval may be, relative to Welch's: a bootstrap of eight repeats gives about 0.85 of it."""
 CENTRE = 0.02
@@ -176,13 +171,11 @@ TASKS = {
     "efficiency": code("images_per_sec_1, images_per_sec_n, n", _grade_efficiency),
     "excess": code("one, many, n", _grade_excess),
     "bug": bug("some images are left out of an epoch", 28, (
-        "every worker shuffles in an order that the others do not know, and takes half of it: some images are in both "
-        "halves, others in none"), {
-        "the throughput does not grow": "compare the images/s with those of one worker: what is wrong is not the speed",
-    }, {
-        17: "it makes the weights equal at the start; the broadcast would do so, too",
-        23: AVERAGED,
+        "every worker shuffles in an order that the others do not know, and takes half of it: some images are in "
+        "both halves, others in none"), {
+        "the throughput does not grow": "compare the images/s with those of one worker: what is wrong is not the "
+            "speed"}, {
+        17: "it makes the weights equal at the start; the broadcast would do so, too", 23: AVERAGED,
         29: "of one common order it takes every size-th image, which is right; is there one common order?",
-        33: "it only collects the indices, to count them",
-    }),
+        33: "it only collects the indices, to count them"}),
 }

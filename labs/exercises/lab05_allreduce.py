@@ -1,7 +1,5 @@
 """Exercises of lab 5: bus bandwidth, bytes and kinds of messages, a ring by hand, gradients in buckets."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from labs.exercises.code_tasks import AVERAGED, SHARDED, Call, StudentFunction, arrays, bug, close, code, numbers
@@ -75,8 +73,6 @@ QUESTIONS = {
     "q4": Question(_with("messages", "messages"), _kind),
 }
 
-
-# Code.
 
 def _tensors(size: int, length: int, dtype: str) -> list[list[np.ndarray]]:
     """Return `size` chunks of `length` numbers for each of `size` ranks; all sums differ."""
@@ -160,13 +156,10 @@ TASKS = {
     "ring": code("chunks", _grade_ring),
     "bucket_seconds": code("sizes, bucket_bytes, alpha, beta", _grade_buckets),
     "bug": bug("it never ends", 33, (
-        "`and` calls the all-reduce on rank 0 alone: rank 0 waits in it, the others wait in the broadcast, and each "
-        "collective needs all of them"), {
+        "`and` calls the all-reduce on rank 0 alone: rank 0 waits in it, the others wait in the broadcast, and "
+        "each collective needs all of them"), {
         "the workers end with different weights": "it does not come so far: look at which worker prints what last",
-        "the loss explodes": "the losses that it prints are finite and fall",
-    }, {
-        22: SHARDED, 25: AVERAGED,
-        30: "every worker trains equally many steps, and ends this line with the others",
-        34: "every worker calls this broadcast once per epoch; does one of them call something else before it?",
-    }),
+        "the loss explodes": "the losses that it prints are finite and fall"}, {
+        22: SHARDED, 25: AVERAGED, 30: "every worker trains equally many steps, and ends this line with the others",
+        34: "every worker calls this broadcast once per epoch; does one of them call something else before it?"}),
 }

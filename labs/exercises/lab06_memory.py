@@ -1,7 +1,5 @@
 """Exercises of lab 6: bytes of the model and of the images, how many workers fit, accumulation, an undivided batch."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from labs.exercises.code_tasks import StudentFunction, arrays, bug, close, code
@@ -63,9 +61,6 @@ QUESTIONS = {
     "q3": Question(newest("a search for the largest batch", f"`{RUN} --search batch_size`", lambda run: not
                    multi_worker(run) and len(_tried(run)) > 1), _slope),
 }
-
-
-# Code.
 
 KEPT = {"sgd": 0, "momentum": 1, "adam": 2}
 """Numbers that each optimizer keeps for a parameter."""
@@ -134,11 +129,9 @@ TASKS = {
     "bug": bug("a second worker saves no memory", 24, (
         "every worker takes the global batch, so its activations are those of one worker; the global batch has "
         "doubled, and the epoch has half of the steps"), {
-        "some images are left out of an epoch": "the two shards together are all images",
-    }, {
+        "some images are left out of an epoch": "the two shards together are all images"}, {
         23: "each worker takes every size-th image: all images are used once",
         25: "every worker holds the whole network, as data parallelism does; what should two workers halve?",
         28: "it averages the gradients; the learning rate stays, because the global batch is meant to stay",
-        32: "it trains on the worker's own images; how many of them at once?",
-    }),
+        32: "it trains on the worker's own images; how many of them at once?"}),
 }

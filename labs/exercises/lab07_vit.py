@@ -1,7 +1,5 @@
 """Exercises of lab 7: patches, attention, the bandwidth above which two workers are faster, bytes per epoch."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -54,8 +52,6 @@ QUESTIONS = {
     "q3": Question(_smallest, _winner, timed=True),
 }
 
-
-# Code.
 
 def reference_patches(images: np.ndarray, patch: int) -> np.ndarray:
     """Return the patches; times the flattened kernel of Keras' Conv2D with this stride, they are its output."""
@@ -149,13 +145,11 @@ TASKS = {
     "attention": code("q, k, v", _grade_attention),
     "crossover": code("gradient_bytes, image_seconds, global_batch", _grade_crossover),
     "bug": bug("the global batch grows with the workers", 21, (
-        "each worker takes the whole global batch, so two workers take half of the steps, each with twice the images: "
-        "another training, whose time must not be compared with one worker's"), {
-        "some images are left out of an epoch": "steps times images per step are all images, on one worker and on two",
-    }, {
-        20: SHARDED,
-        22: "the steps follow from the batch of one worker, and are equal on all",
+        "each worker takes the whole global batch, so two workers take half of the steps, each with twice the "
+        "images: another training, whose time must not be compared with one worker's"), {
+        "some images are left out of an epoch": "steps times images per step are all images, on one worker and on "
+            "two"}, {
+        20: SHARDED, 22: "the steps follow from the batch of one worker, and are equal on all",
         25: "it averages the gradients, and its learning rate belongs to a step of 32 images of all workers",
-        27: BROADCAST,
-    }),
+        27: BROADCAST}),
 }

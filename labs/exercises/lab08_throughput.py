@@ -1,7 +1,5 @@
 """Exercises of lab 8: Karp-Flatt, Amdahl's law fitted, the input as a bound, and who has how many threads."""
 
-from __future__ import annotations
-
 from labs.exercises.code_tasks import AVERAGED, BROADCAST, StudentFunction, bug, close, code
 from labs.exercises.grading import Question, grade_efficiency, grade_number, ratio
 from labs.exercises.selecting import Record, images_per_sec, newest, pair_with_one_worker
@@ -39,8 +37,6 @@ QUESTIONS = {
                    images_per_sec(run) and run["metrics"].get("input_images_per_sec")), _input_share, timed=True),
 }
 
-
-# Code.
 
 def _grade_karp_flatt(run: StudentFunction) -> str:
     for n, speedup in ((2, 2), (2, 1), (4, 2.5), (8, 6.3), (8, 0.5), (8, 10.56), (run.whole(3, 9), run.real(1.2, 2.8))):
@@ -101,10 +97,8 @@ TASKS = {
         "too many, and wait for each other"), {
         "the workers end with different weights": "they begin equal and add equal gradients",
         "some images are left out": "each worker makes its own images; none is left out",
-        "the global batch changes with the number of workers": "the batch of one worker is the global batch over size",
-    }, {
-        21: "the global batch is divided among the workers, as strong scaling has it",
-        28: AVERAGED, 30: BROADCAST,
-        36: "it counts the images of all workers over the slowest worker's seconds, as it should",
-    }),
+        "the global batch changes with the number of workers": "the batch of one worker is the global batch over "
+            "size"}, {
+        21: "the global batch is divided among the workers, as strong scaling has it", 28: AVERAGED, 30: BROADCAST,
+        36: "it counts the images of all workers over the slowest worker's seconds, as it should"}),
 }

@@ -1,7 +1,5 @@
 """Exercises of lab 9: speedup, runs that cannot be compared, the median pruner, McNemar's test, a test that leaks."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -77,9 +75,6 @@ QUESTIONS = {
                    and _trained(run)), _rest, timed=True),
 }
 
-
-# Code.
-
 FEWEST = 3
 """Earlier trials that the pruner needs."""
 
@@ -145,13 +140,10 @@ TASKS = {
     "median_prune": code("values, earlier", _grade_median_prune),
     "mcnemar": code("one, other", _grade_mcnemar),
     "bug": bug("the test accuracy is too good", 20, (
-        "the images are held out one by one, so copies of a photo are in both subsets: the test asks what the network "
-        "remembers; new photos ask what it has learnt"), {
-        "the workers train on the same images": "each takes every size-th of one common list",
-    }, {
-        23: SHARDED,
-        26: "the batch of all workers is size times as large, so the learning rate may be, too",
+        "the images are held out one by one, so copies of a photo are in both subsets: the test asks what the "
+        "network remembers; new photos ask what it has learnt"), {
+        "the workers train on the same images": "each takes every size-th of one common list"}, {
+        23: SHARDED, 26: "the batch of all workers is size times as large, so the learning rate may be, too",
         28: BROADCAST,
-        32: "it measures the accuracy on images that the script has held out; are they new to the network?",
-    }),
+        32: "it measures the accuracy on images that the script has held out; are they new to the network?"}),
 }

@@ -1,7 +1,5 @@
 """Exercises of lab 10: a split by name, an accuracy of all workers, the choice of a network, the cost of validation."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter
@@ -71,9 +69,6 @@ QUESTIONS = {
     "q3": Question(VALIDATED, _best),
     "q4": Question(VALIDATED, _reportable_accuracy),
 }
-
-
-# Code.
 
 SUBSETS = ("training", "validation", "test")
 NOT_A_SUBSET = "the result is a text: training, validation or test"
@@ -171,10 +166,8 @@ TASKS = {
     "bug": bug("the test accuracy is too good", 20, (
         "each rank makes its own split, so one worker's test images are among the other's training images, and the "
         "gradients carry them into the common weights"), {
-        "only the images of rank 0 are tested": "the accuracy is the mean over both workers",
-    }, {
+        "only the images of rank 0 are tested": "the accuracy is the mean over both workers"}, {
         22: "the worker takes every size-th of its training images, which is right if all workers have the same ones",
         26: AVERAGED, 28: BROADCAST,
-        32: "the workers test equally many images, so the mean of both accuracies is that of all their images",
-    }),
+        32: "the workers test equally many images, so the mean of both accuracies is that of all their images"}),
 }

@@ -1,7 +1,5 @@
 """Exercises of lab 11: settings on several nodes, a step over a link, a queue with backfill, noise."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 
@@ -80,9 +78,6 @@ QUESTIONS = {
                    run["metrics"].get("allreduce_seconds")), _share, timed=True),
     "q3": Question(pair_with_one_worker(NOTEBOOK, strong=True, accept=_has_errors), _noise),
 }
-
-
-# Code.
 
 JOBS = [(1, 1, 128, 1024, 0.001, 128, "linear"), (1, 2, 128, 1024, 0.001, 128, "linear"),
         (2, 1, 128, 1000, 0.001, 128, "none"), (2, 3, 128, 60_000, 0.001, 128, "sqrt"),
@@ -179,11 +174,8 @@ TASKS = {
     "bug": bug("every node trains on all images", 29, (
         "local_rank and local_size count within a node: there they are right for choosing a GPU, but nodes get the "
         "same shards; rank and size count all workers"), {
-        "some images are left out of an epoch": "the script prints how many different images it used: all",
-    }, {
-        21: "the learning rate follows all workers, as the linear rule has it",
-        23: AVERAGED,
+        "some images are left out of an epoch": "the script prints how many different images it used: all"}, {
+        21: "the learning rate follows all workers, as the linear rule has it", 23: AVERAGED,
         28: "all workers have the same order in an epoch, which sharding needs, and another one in the next",
-        31: "it gathers the images of all workers, to count them",
-    }),
+        31: "it gathers the images of all workers, to count them"}),
 }

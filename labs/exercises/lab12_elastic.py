@@ -1,7 +1,5 @@
 """Exercises of lab 12: the newest intact checkpoint, the wasted share of the clock, the rest of an epoch."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter
@@ -69,8 +67,6 @@ QUESTIONS = {
     "q3": Question(ELASTIC, _idle, timed=True),
 }
 
-
-# Code.
 
 def _checkpoint(step: int, cut: int | None = None) -> dict[str, bytes]:
     """Return a file with a checkpoint, or with its first bytes."""
@@ -160,14 +156,12 @@ TASKS = {
     "waste": code("interval, save, life, restart", _grade_waste),
     "rest": code("order, seen, rank, size", _grade_rest),
     "bug": bug("some images are used twice in an epoch", 38, (
-        "the checkpoint forgets how much of the epoch's order is used, so the resumed run begins the epoch again with "
-        "weights that have seen half of it"), {
+        "the checkpoint forgets how much of the epoch's order is used, so the resumed run begins the epoch again "
+        "with weights that have seen half of it"), {
         "the workers end with different weights": "they start from one seed, and every step averages the gradients",
-        "the checkpoint holds the weights of the start": "it is written after the steps up to the interruption",
-    }, {
+        "the checkpoint holds the weights of the start": "it is written after the steps up to the interruption"}, {
         20: "each epoch has a different order, equal on all workers and in both starts, which is right",
         21: "the step's images are the next ones of that order",
         22: "each worker takes every size-th image of the step, which is right",
-        43: "it continues where the checkpoint says that training was",
-    }),
+        43: "it continues where the checkpoint says that training was"}),
 }

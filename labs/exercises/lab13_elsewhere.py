@@ -1,7 +1,5 @@
 """Exercises of lab 13: a step of ZeRO by hand, bytes that each worker keeps, the bubble of a pipeline."""
 
-from __future__ import annotations
-
 import statistics
 
 import numpy as np
@@ -60,8 +58,6 @@ QUESTIONS = {
     "q3": Question(MEASURED, _zero_bytes),
 }
 
-
-# Code.
 
 def reference_adam(weights: np.ndarray, gradient: np.ndarray, moments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the new weights and moments of a part, as the function `adam` of the page's cell does."""
@@ -152,15 +148,12 @@ TASKS = {
     "bytes_per_worker": code("parameters, workers, stage", _grade_bytes),
     "bubble": code("stages, micro_batches", _grade_bubble),
     "bug": bug("the loss is higher than on one worker", 21, (
-        "every worker updates the first part of the weights, with the gradients of its own part; the all-gather uses "
-        "the results for every part"), {
+        "every worker updates the first part of the weights, with the gradients of its own part; the all-gather "
+        "uses the results for every part"), {
         "the workers end with different weights": "the sums that the workers print are equal: all get the same parts",
         "some images are never used": "every image is in the shard of one worker",
-        "it never ends": "both workers print their line and end",
-    }, {
-        17: SHARDED,
-        33: "each worker gets its own part of the mean gradient, part r on rank r",
+        "it never ends": "both workers print their line and end"}, {
+        17: SHARDED, 33: "each worker gets its own part of the mean gradient, part r on rank r",
         35: "that is Adam's second moment, of this worker's part",
-        37: "every worker gets the parts of all, by rank; is each of them the part that it should be?",
-    }),
+        37: "every worker gets the parts of all, by rank; is each of them the part that it should be?"}),
 }

@@ -1,7 +1,5 @@
 """The records that a question is about: functions that select them from all records of a lab."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from typing import Any
 

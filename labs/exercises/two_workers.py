@@ -1,7 +1,5 @@
 """A train step on two real workers: writes its cell to a file, runs it under mpirun, and compares the weights."""
 
-from __future__ import annotations
-
 import ast
 import json
 import tempfile

@@ -6,8 +6,6 @@ CHILD is the file that defines the function of a cell, here of `step.py` in FOLD
 its end: its weights, or an error. Like CHILD, the program imports nothing of the kit.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

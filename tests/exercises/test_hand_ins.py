@@ -54,7 +54,7 @@ REFUSED = {
     "missing": (lambda path: zipped(path, {}, {"answers.json": ""}), "is missing, or was changed"),
     "outside": (lambda path: zipped(path, {"../answers.json": ""}), "Invalid enum"),
     "a student that is a formula": (lambda path: zipped(path, student="=cmd"), "matching regex"),
-    "another format": (lambda path: zipped(path, format=1), "`int` >= 2"),
+    "another format": (lambda path: zipped(path, format=1), "Invalid enum value 1"),
     "nested answers": (lambda path: zipped(path, {"answers.json": "[" * 100_000}), "recursion"),
     "an answer that is a list": (lambda path: zipped(path, {"answers.json": '{"lab04.q1": []}'}), "does not hold what"),
     "a bomb": (lambda path: zipped(path, {"records.jsonl": "0" * (33 << 20)}), "larger than 32 MiB together"),

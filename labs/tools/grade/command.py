@@ -1,7 +1,5 @@
 """Grade a folder of hand-ins: a table of points, feedback for each student, a page on the class."""
 
-from __future__ import annotations
-
 import argparse
 import concurrent.futures
 import os

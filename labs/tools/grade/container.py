@@ -1,7 +1,5 @@
 """The bubblewrap container for students' functions: no network, no files of others, no other processes."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -21,7 +19,7 @@ def command() -> list[str]:
     """Return the command that runs another one in the container; LabError if this computer cannot make one."""
     readable = [*SYSTEM, sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix),
                 *filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":"))]
-    # Root needs no namespace of users: the child leaves root, which the kernel exempts from limits.
+    # Root needs no namespace of users, but to become another user: the kernel exempts root from limits.
     users = ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"] if os.geteuid() == 0 else ["--unshare-user"]
     words = ["bwrap", *users, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts",
              "--unshare-cgroup-try", "--die-with-parent", "--new-session", "--proc", "/proc", "--dev", "/dev"]
@@ -35,6 +33,7 @@ def command() -> list[str]:
         words += ["--tmpfs", str(ROOT / name)] * any(ROOT.is_relative_to(Path(path)) for path in readable)
     words += ["--ro-bind", str(fresh_process.CHILD), f"/{fresh_process.CHILD.name}", "--remount-ro", "/",
               "--remount-ro", "/dev", "--setenv", "HOME", "/tmp", "--chdir", "/tmp"]
+    words += ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] * (os.geteuid() == 0)
     problem = "bubblewrap is not installed (apt install bubblewrap)"
     if shutil.which("bwrap"):
         done = subprocess.run([*words, sys.executable, "-c", ""], capture_output=True, text=True, check=False)

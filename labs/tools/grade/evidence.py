@@ -3,8 +3,6 @@
 Each finding is a question for a person, not a verdict.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import re

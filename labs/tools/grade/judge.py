@@ -1,7 +1,5 @@
 """The judgement of one hand-in: its exercises, its points and lateness. Imports no TensorFlow."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import datetime
