@@ -22,12 +22,11 @@ class Question:
 
     select_runs: Selector
     compare: Callable[[Any, list[Record]], str]
-    """Takes the answer and those records; returns why it is right, or raises AssertionError with what is wrong."""
     timed: bool = False
     """Whether it is about measured times: lint's warning, if they allow no conclusion, then stands beside the mark."""
 
     def grade(self, answer: Any, runs: list[Record]) -> str:
-        """Return why an answer is right, or raise AssertionError with what is wrong."""
+        """Return why an answer about these runs is right, or raise AssertionError with what is wrong."""
         warning = noise.warning(*runs) if self.timed else ""
         try:
             return self.compare(answer, runs) + f". {warning}" * bool(warning)

@@ -1,7 +1,7 @@
 """A train step on two real workers: writes its cell to a file, runs it under mpirun, and compares the weights."""
 
-import ast
 import json
+import re
 import tempfile
 from pathlib import Path
 
@@ -24,7 +24,7 @@ ENDED = "Horovod has been shut down"
 
 def grade_step(cell: str) -> str:
     """Run the train step of a cell on two workers; return what was checked, or raise AssertionError."""
-    if any(map(_is_open, ast.parse(cell).body)):
+    if re.search(r'"""\s*\.\.\.  # YOUR CODE\s*(\n\S|\Z)', cell):
         raise NoAnswerError("no answer yet: `step` does nothing")
     # A lab that ran in this process has left its settings of Horovod, such as the transport.
     env = {name: value for name, value in mpirun.environment(bar=False).items() if not name.startswith("HOROVOD_")}
@@ -55,9 +55,3 @@ def grade_step(cell: str) -> str:
             "they apply the mean gradient of all images?")
     return (f"after 3 steps on two real workers their weights are equal (within {EQUAL:g}), and equal to those of one "
             f"worker on both batches (within {SAME_AS_ONE:g})")
-
-
-def _is_open(node: ast.stmt) -> bool:
-    """Return whether a statement is `step` with its hole."""
-    return isinstance(node, ast.FunctionDef) and node.name == "step" and all(
-        isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant) for each in node.body)

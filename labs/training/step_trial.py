@@ -2,8 +2,7 @@
 
     mpirun -np 2 python -P step_trial.py CHILD FOLDER
 
-CHILD is the file that defines the function of a cell, here of `step.py` in FOLDER. There a worker writes `RANK.json` at
-its end: its weights, or an error. Like CHILD, the program imports nothing of the kit.
+CHILD defines the function of the cell in FOLDER/step.py. Each worker writes FOLDER/RANK.json: its weights, or an error.
 """
 
 import contextlib
@@ -51,15 +50,12 @@ def take_steps(step: Any) -> dict[str, Any]:
 
 
 def network() -> tuple[tf.keras.Model, tf.keras.optimizers.Optimizer]:
-    """Return a small network, with the same weights at each call, and Adam.
-
-    With Adam, averaging weights instead of gradients gives another result; SGD would not tell. The large epsilon keeps
-    it from enlarging the rounding errors of small gradients.
-    """
+    """Return a small network, with the same weights at each call, and Adam."""
     tf.keras.utils.set_random_seed(1)
     layers = tf.keras.layers
     model = tf.keras.Sequential([layers.Input((FEATURES,)), layers.Dense(8, activation="tanh"),
                                  layers.Dense(CLASSES, activation="softmax")])
+    # SGD would not tell weights that are averaged from gradients. A small epsilon would enlarge rounding errors.
     return model, tf.keras.optimizers.Adam(0.05, epsilon=0.01)
 
 

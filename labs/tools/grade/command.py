@@ -138,6 +138,6 @@ def _open_page(lab: str, graded: Sequence[Graded]) -> str:
     """Return what the students wrote about the open questions of a lab; solutions/rubric.md has the model answers."""
     lines = [f"# Open questions of {lab}"]
     for each in graded:
-        if each.hand_in and each.lab == lab and (text := judge.open_answers(each.hand_in)):
-            lines += _section(each.student, text.splitlines())
+        if each.lab == lab and each.written:
+            lines += _section(each.student, each.written.splitlines())
     return "\n".join([*lines, ""])

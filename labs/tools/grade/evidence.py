@@ -19,8 +19,6 @@ from labs.run.text import plural
 
 SLACK = datetime.timedelta(minutes=5)
 """How far the clocks of two computers may be apart."""
-KIT = "the kit"
-"""The owner of the saved runs that come with the kit."""
 OF_A_PAGE = 1000
 """Seeds of pages and sweeps, with which the whole class has equal losses, are below; a student's own are above."""
 FEWEST_LINES, LONGEST_CELL = 5, 100_000
@@ -74,7 +72,7 @@ def _problems(record: Record, student: str, created: datetime.datetime | None) -
 def copies(hand_ins: Sequence[HandIn]) -> list[tuple[tuple[str, ...], str]]:
     """Return what several students share, or students and the kit: whose it is, and a line."""
     where: dict[tuple, dict[str, str]] = defaultdict(dict)  # Kind and trace -> student -> where it is.
-    seeds = {personal_seed(hand_in.manifest.student): hand_in.manifest.student for hand_in in hand_ins}
+    seeds = {str(personal_seed(hand_in.manifest.student)): hand_in.manifest.student for hand_in in hand_ins}
     where |= {(SEED, seed): {student: "its owner"} for seed, student in seeds.items()}
     for hand_in in hand_ins:
         for kind, trace, place in _traces(hand_in):
@@ -82,7 +80,7 @@ def copies(hand_ins: Sequence[HandIn]) -> list[tuple[tuple[str, ...], str]]:
                 where[kind, trace].setdefault(hand_in.manifest.student, place)
     for record in (record for name in reference.names() for record in reference.read_all(name)):
         for time in _times(record):
-            where[TIMES, time].setdefault(KIT, _format_name(record))
+            where[TIMES, time].setdefault("the kit", _format_name(record))
     groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for (kind, _), owners in where.items():
         if len(owners) > 1:
@@ -95,7 +93,7 @@ def _traces(hand_in: HandIn) -> Iterator[tuple]:
     """Yield what no other student has: its kind, itself, and where it is."""
     for record in hand_in.records:
         place, seed = _format_name(record), record["config"].get("seed")
-        yield SEED, seed, place
+        yield SEED, str(seed), place
         yield from ((TIMES, time, place) for time in _times(record))
         losses = tuple(round(row["loss"], 4) for row in record["history"] if isinstance(row.get("loss"), float))
         if len(losses) > 1 and isinstance(seed, int) and seed >= OF_A_PAGE:
@@ -105,12 +103,11 @@ def _traces(hand_in: HandIn) -> Iterator[tuple]:
             yield "functions that are equal but for names and comments", (task, code), task
 
 
-def _times(record: Record) -> Iterator[float]:
-    """Yield each time of a run, unless it is round, such as a typed one."""
+def _times(record: Record) -> list[float]:
+    """Return the times of a run, without round ones, which may be equal by chance."""
     rows = [*record["history"], record["timings"], record["metrics"]]
-    for value in (value for row in rows for name, value in row.items() if name.endswith("seconds")):
-        if isinstance(value, float) and value != round(value, 4):
-            yield value
+    return [value for row in rows for name, value in row.items()
+            if name.endswith("seconds") and isinstance(value, float) and value != round(value, 4)]
 
 
 def _function_codes(cell: str, name: str) -> Iterator[tuple]:

@@ -8,7 +8,7 @@ import math
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -29,35 +29,20 @@ POLICY = ROOT / "grading/policy.toml"
 Points = Annotated[float, msgspec.Meta(ge=0)]
 
 
-class PerKind(msgspec.Struct, forbid_unknown_fields=True):
-    """The points of an exercise that is right, by its kind."""
-
-    question: Points
-    function: Points
-    bug: Points
-
-
-class Late(msgspec.Struct, forbid_unknown_fields=True):
-    """What lateness costs."""
-
-    grace_hours: Points = 0.0
-    percent_per_day: Points = 0.0
-    most_percent: Annotated[float, msgspec.Meta(ge=0, le=100)] = 100.0
-
-
 class Policy(msgspec.Struct, forbid_unknown_fields=True):
-    """Points and lateness, from one small file; `due` is by lab."""
+    """Points by kind, what lateness costs, and dates by lab, from one small file."""
 
-    points: PerKind
-    late: Late = msgspec.field(default_factory=Late)
+    points: dict[Literal["question", "function", "bug"], Points]
+    late: dict[Literal["grace_hours", "percent_per_day", "most_percent"], Points] = {}
     due: dict[str, Annotated[datetime.datetime, msgspec.Meta(tz=True)]] = {}
 
     def late_percent(self, lab: str, created: datetime.datetime | None) -> float:
         """Return the percentage that a hand-in loses; 0 if its lab has no date or its own time is unknown."""
         late = created - self.due[lab] if created and lab in self.due else datetime.timedelta()
-        if late <= datetime.timedelta(hours=self.late.grace_hours):
+        if late <= datetime.timedelta(hours=self.late.get("grace_hours", 0)):
             return 0.0
-        return min(self.late.percent_per_day * math.ceil(late / datetime.timedelta(days=1)), self.late.most_percent)
+        days = math.ceil(late / datetime.timedelta(days=1))
+        return min(self.late.get("percent_per_day", 0) * days, self.late.get("most_percent", 100), 100)
 
 
 def read_policy(path: Path) -> Policy:
@@ -92,6 +77,8 @@ class Graded:
     late_percent: float = 0.0
     verdicts: Sequence[Verdict] = ()
     findings: Sequence[str] = ()
+    written: str = ""
+    """The open answers."""
     points: float = 0.0
     """Less what lateness costs."""
     of: float = 0.0
@@ -112,15 +99,18 @@ def judge(each: Graded, policy: Policy, container: Sequence[str] = ()) -> Graded
     if not each.hand_in or each.problem:
         return each
     for name, entry in exercises.entries(each.lab).items():
-        kind = "question" if isinstance(entry, Question) else "function" if entry.arguments else "bug"
         status, text = _judge_exercise(name, entry, each.hand_in, container)
-        # A step needs two workers.
-        of = 0.0 if isinstance(entry, Task) and entry.on_workers else getattr(policy.points, kind)
+        of = policy.points["question" if isinstance(entry, Question) else "function" if entry.arguments else "bug"]
+        of *= not (isinstance(entry, Task) and entry.on_workers)
         each.verdicts = [*each.verdicts, Verdict(name, status, text, of * (status == RIGHT), of)]
     each.late_percent = policy.late_percent(each.lab, evidence.parse_time(each.hand_in.manifest.created))
-    each.findings = list(map(one_line, evidence.findings(each.hand_in)))
     each.of = sum(verdict.of for verdict in each.verdicts)
     each.points = round(sum(verdict.points for verdict in each.verdicts) * (1 - each.late_percent / 100), 2)
+    try:
+        each.findings = list(map(one_line, evidence.findings(each.hand_in)))
+        each.written = _open_answers(each.hand_in)
+    except Exception as problem:  # A notebook or a record of a form that no program has written.
+        each.problem = f"cannot be graded: {type(problem).__name__}"
     return each
 
 
@@ -151,7 +141,7 @@ def _select_runs(entry: Question, hand_in: HandIn, used: Any) -> list[Record]:
     return entry.select_runs(of_lab)
 
 
-def open_answers(hand_in: HandIn) -> str:
+def _open_answers(hand_in: HandIn) -> str:
     """Return the lines that the student wrote in Markdown: those that the kit's page does not have."""
     page = ROOT / "notebooks" / f"{hand_in.manifest.lab}.ipynb"
     known = {*_markdown(json.loads(page.read_text(encoding="utf-8")))} if page.exists() else set()

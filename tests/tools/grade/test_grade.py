@@ -157,12 +157,12 @@ def test_open_answers_are_the_student_s_lines_only(lab, tmp_path):
     page = json.loads((ROOT / f"notebooks/{lab}.ipynb").read_text())
     for cell in page["cells"]:
         cell["source"] = "".join(cell["source"]).replace("](../", "](kit/")  # As in a working copy elsewhere.
-    hand_in = hand_ins.read(packed.write(tmp_path, "s1", lab, runs=[], notebook=page))
-    assert not judge.open_answers(hand_in)
+    assert not judge_zip(packed.write(tmp_path, "s1", lab, runs=[], notebook=page)).written
     (questions,) = [cell for cell in page["cells"] if "## Questions\n" in cell["source"]]
     questions["source"] = questions["source"].replace("\n2. ", "\nbecause it has more\n2. ")
-    hand_in = hand_ins.read(packed.write(tmp_path, "s1", lab, runs=[], notebook=page))
-    assert judge.open_answers(hand_in) == "because it has more"
+    path = packed.write(tmp_path, "s1", lab, runs=[], notebook=page)
+    assert judge_zip(path).written == "because it has more"
+    assert judge_zip(packed.write(tmp_path, "s1", lab, runs=[], notebook={"cells": 3})).problem
 
 
 SESSION = """
