@@ -72,13 +72,13 @@ class StudentFunction:
     ask_second: Asker
     cell: str
 
-    def __call__(self, *args: Any) -> Call:
+    def __call__(self, *args: Any, second_process: bool = False) -> Call:
         """Call it, and return what came out as plain data; AssertionError if that is an error, or nothing."""
-        return self._call(self.ask, args)
-
-    def in_second_process(self, *args: Any) -> Call:
-        """Call it in the second process."""
-        return self._call(self.ask_second, args)
+        text, answer = self._text(args), (self.ask_second if second_process else self.ask)(args)
+        require("error" not in answer, f"`{text}` raised {shorten(str(answer.get('error')))}")
+        if answer["value"] is None:
+            raise NoAnswerError(f"no answer yet: `{text}` returned nothing")
+        return Call(text, answer["args"], answer["value"])
 
     def whole(self, low: int, high: int) -> int:
         """Return the next drawn whole number from low to high."""
@@ -93,13 +93,6 @@ class StudentFunction:
         answer = self.ask(args)
         did = f"raised {shorten(answer['error'])}" if "error" in answer else f"returned {format_value(answer['value'])}"
         require(answer.get("refused"), f"`{self._text(args)}` {did}, not ValueError: {because}")
-
-    def _call(self, ask: Asker, args: Sequence[Any]) -> Call:
-        text, answer = self._text(args), ask(args)
-        require("error" not in answer, f"`{text}` raised {shorten(str(answer.get('error')))}")
-        if answer["value"] is None:
-            raise NoAnswerError(f"no answer yet: `{text}` returned nothing")
-        return Call(text, answer["args"], answer["value"])
 
     def _text(self, args: Sequence[Any]) -> str:
         given = zip(self.arguments, args, strict=True)
@@ -142,8 +135,7 @@ def close(one: Any, other: Any) -> bool:
 COMMON = {
     "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
     "some images are never seen": "every image is in the share of one worker, in every epoch",
-    "it never ends": "all workers take equally many steps, and call the same collectives in the same order",
-}
+    "it never ends": "all workers take equally many steps, and call the same collectives in the same order"}
 """Symptoms that most pages offer, and what is wrong about them in most scripts."""
 SHARDED = "each worker takes every size-th image: together they take all of them"
 AVERAGED = "the optimizer averages the gradients, as it should"
@@ -158,12 +150,10 @@ def bug(symptom: str, line: int, reason: str, symptoms: Mapping[str, str], lines
     """
     others = {name: hint for name, hint in (COMMON | dict(symptoms)).items() if name != symptom}
     numbered = {f"line {number}": hint for number, hint in lines.items()}
+
+    def grade_line(given: Any) -> str:
+        number = re.fullmatch(r"\s*(?:line)?\s*(\d+)\s*", str(given), re.I)  # 31, "31" and "Line 31", too.
+        return grade_choice(f"line {number[1]}" if number else given, {f"line {line}"}, numbered, reason)
+
     return Task(lambda answer: grade_entries(answer, {
-        "symptom": lambda given: grade_choice(given, {symptom}, others, reason),
-        "line": lambda given: grade_choice(_normalize_line(given), {f"line {line}"}, numbered, reason)}))
-
-
-def _normalize_line(answer: Any) -> Any:
-    """Return "line 31" for 31, "31" and "Line 31"; return any other answer unchanged."""
-    number = re.fullmatch(r"\s*(?:line)?\s*(\d+)\s*", str(answer), re.I)
-    return f"line {number[1]}" if number else answer
+        "symptom": lambda given: grade_choice(given, {symptom}, others, reason), "line": grade_line}))

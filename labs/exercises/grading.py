@@ -79,21 +79,18 @@ def is_number(answer: Any) -> bool:
     return isinstance(answer, Real) and not isinstance(answer, bool)
 
 
-FACTORS = {"a thousand": 1000, "a million": 1e6, "sixty": 60, "a hundred": 100}
-OF_BYTES = {1 / 4: "that counts numbers, not bytes; a number in float32 has 4 bytes",
-            8: "that is in bits; a byte has 8 bits",
-            **dict.fromkeys((2**20 / 1e6, 1e6 / 2**20), "that confuses MB, 1e6 bytes, with MiB, 2^20 bytes")}
-"""Hints for amounts of data, by how far the answer is off."""
-
-
 def _hint_from_factor(near: Callable[..., bool], given: float, right: float, unit: str) -> str:
     """Return a hint from how far the answer is off."""
     if unit == "share" and near(100 * right):
         return "that is in percent; a share is a number from 0 to 1"
-    for name, factor in FACTORS.items() if unit != "share" else ():
+    factors = {"a thousand": 1000, "a million": 1e6, "sixty": 60, "a hundred": 100}
+    for name, factor in factors.items() if unit != "share" else ():
         if near(factor * right) or near(right / factor):
             return f"{name} times too {'large' if given > right else 'small'}; check the units"
-    for factor, text in OF_BYTES.items() if unit in ("bytes", "MB", "MiB", "GB/s") else ():
+    of_bytes = {1 / 4: "that counts numbers, not bytes; a number in float32 has 4 bytes",
+                8: "that is in bits; a byte has 8 bits",
+                **dict.fromkeys((2**20 / 1e6, 1e6 / 2**20), "that confuses MB, 1e6 bytes, with MiB, 2^20 bytes")}
+    for factor, text in of_bytes.items() if unit in ("bytes", "MB", "MiB", "GB/s") else ():
         if near(factor * right):
             return text
     if unit == "no unit" and 0 < min(given, right) < 1 < max(given, right):

@@ -89,16 +89,13 @@ def _grade_steps(run: StudentFunction) -> str:
     return "an int; no image is left out, and no step is empty"
 
 
-MEASURED = (
-    ([1, 2], [3.0, 5.0]), ([2, 1], [5.0, 3.0]), ([8, 8, 32], [7.0, 7.0, 13.0]),
-    ([8, 32, 128], [8.0, 12.0, 40.0]), ([8, 32, 128, 1024], [7.7, 11.7, 40.7, 234.9]),
-)
-"""Batch sizes and milliseconds: first points of a line, then points with errors."""
-
-
 def _grade_cost(run: StudentFunction) -> str:
+    measured = (
+        ([1, 2], [3.0, 5.0]), ([2, 1], [5.0, 3.0]), ([8, 8, 32], [7.0, 7.0, 13.0]),
+        ([8, 32, 128], [8.0, 12.0, 40.0]), ([8, 32, 128, 1024], [7.7, 11.7, 40.7, 234.9]),
+    )
     drawn = [8, 32, 128, 512], [run.real(0.9, 1.1) * (6 + 0.25 * size) for size in (8, 32, 128, 512)]
-    for batch_sizes, milliseconds in (*MEASURED, drawn):
+    for batch_sizes, milliseconds in (*measured, drawn):
         b, t = np.array(batch_sizes), np.array(milliseconds)
         call = run(b, t)
         pair = numbers(call.value, 2)

@@ -47,13 +47,12 @@ QUESTIONS = {
     "q4": Question(SEVERAL, _share_of_images),
 }
 
-VALUES = ([[1.0], [3.0]], [[5.0]], [[1.0, 2.0], [3.0, 6.0]], [[1.0, 0.0], [2.0, 3.0], [6.0, 9.0]],
-          [[[1.0, 2.0], [3.0, 4.0]], [[3.0, 2.0], [1.0, 0.5]]])
-
 
 def _grade_allreduce(run: StudentFunction) -> str:
+    valuess = ([[1.0], [3.0]], [[5.0]], [[1.0, 2.0], [3.0, 6.0]], [[1.0, 0.0], [2.0, 3.0], [6.0, 9.0]],
+              [[[1.0, 2.0], [3.0, 4.0]], [[3.0, 2.0], [1.0, 0.5]]])
     drawn = [[run.real(0, 9) for _ in range(3)] for _ in range(run.whole(3, 5))]
-    for ranks in (*VALUES, drawn):
+    for ranks in (*valuess, drawn):
         values = [np.array(each) for each in ranks]
         call = run(values)
         call.expect(isinstance(call.value, list | tuple) and len(call.value) == len(values), "not one array per rank")
@@ -112,7 +111,7 @@ def _expect_new_orders(run: StudentFunction, indices: np.ndarray) -> None:
     again = run(indices, 0, 2, 0, 1)
     again.expect(_indices(again.value) == mine, "the same call returned something else before: the order must depend "
                                                 "on seed and epoch alone, or the ranks would not agree on it")
-    other = run.in_second_process(indices, 0, 2, 0, 1)
+    other = run(indices, 0, 2, 0, 1, second_process=True)
     other.expect(_indices(other.value) == mine, f"in another process the same call returned something else, and {HASH}")
     later = run(indices, 0, 2, 1, 1)
     later.expect(_indices(later.value) != mine, "that is the shard of epoch 0, too: each epoch needs a new order")

@@ -107,12 +107,10 @@ QUESTIONS = {
     "q4": Question(_variants, _equally_good),
 }
 
-SETTINGS = ((32, 1, 32), (16, 2, 32), (8, 4, 32), (32, 2, 32), (32, 4, 32), (64, 8, 32), (16, 1, 32))
-"""batch_size, size, base_batch_size: first three with the same global batch."""
-
 
 def _grade_scaling(run: StudentFunction) -> str:
-    for batch_size, size, base_batch_size in (*SETTINGS, (run.whole(8, 64), run.whole(2, 16), 32)):
+    settings = ((32, 1, 32), (16, 2, 32), (8, 4, 32), (32, 2, 32), (32, 4, 32), (64, 8, 32), (16, 1, 32))
+    for batch_size, size, base_batch_size in (*settings, (run.whole(8, 64), run.whole(2, 16), 32)):
         for scaling in ("none", "linear", "sqrt"):
             call = run(0.1, batch_size, size, base_batch_size, scaling)
             value = call.number("a learning rate is a number")
@@ -129,12 +127,9 @@ def _grade_scaling(run: StudentFunction) -> str:
     return "the three rules, which depend on the global batch and not on the number of workers; others are refused"
 
 
-CLIMBS = ((2, 0.1, 2, 1), (4, 0.1, 4, 1), (3, 0.01, 8, 2), (4, 0.1, 1, 1), (4, 0.1, 2, 0), (4, 0.1, 3, 0.5))
-"""steps_per_epoch, base_lr, size, warmup_epochs."""
-
-
 def _grade_warmup(run: StudentFunction) -> str:
-    for steps, base_lr, size, epochs in (*CLIMBS, (run.whole(3, 9), 0.1, run.whole(2, 8), run.whole(1, 3))):
+    climbs = ((2, 0.1, 2, 1), (4, 0.1, 4, 1), (3, 0.01, 8, 2), (4, 0.1, 1, 1), (4, 0.1, 2, 0), (4, 0.1, 3, 0.5))
+    for steps, base_lr, size, epochs in (*climbs, (run.whole(3, 9), 0.1, run.whole(2, 8), run.whole(1, 3))):
         end = steps * epochs
         before = math.nan
         for step in range(int(end) + 3):

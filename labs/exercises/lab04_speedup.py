@@ -98,19 +98,16 @@ CENTRE = 0.02
 """How far the value may be from the quotient of the medians: means, medians and geometric means differ."""
 
 
-NOISE = np.array([-1.1, 0.4, 1.5, -0.6, 0.1, -1.4, 0.9, 0.2])
-"""Eight repeats."""
-REPEATS = (
-    (100 + 2 * NOISE, 150 + 3 * NOISE[::-1], 2), (100 + 4 * NOISE, 150 + 0.3 * NOISE[::-1], 2),
-    (100 + 0.2 * NOISE, 320 + 13 * NOISE[::-1], 4),
-)
-"""Throughputs of one worker and of n: with equal noise, with noisy repeats of one, with noisy repeats of n."""
-
-
 def _grade_efficiency(run: StudentFunction) -> str:
+    # Throughputs of one worker and of n: with equal noise, with noisy repeats of one, with noisy repeats of n.
+    noises = np.array([-1.1, 0.4, 1.5, -0.6, 0.1, -1.4, 0.9, 0.2])
+    repeats = (
+        (100 + 2 * noises, 150 + 3 * noises[::-1], 2), (100 + 4 * noises, 150 + 0.3 * noises[::-1], 2),
+        (100 + 0.2 * noises, 320 + 13 * noises[::-1], 4),
+    )
     alone, n = run.real(80, 120), run.whole(2, 4)
-    drawn = alone * (1 + 0.02 * NOISE), run.real(0.7, 0.95) * n * alone * (1 + 0.02 * NOISE[::-1]), n
-    for one, many, n in (*REPEATS, drawn):
+    drawn = alone * (1 + 0.02 * noises), run.real(0.7, 0.95) * n * alone * (1 + 0.02 * noises[::-1]), n
+    for one, many, n in (*repeats, drawn):
         call = run(one.round(1).tolist(), many.round(1).tolist(), n)
         triple = numbers(call.value, 3)
         call.expect(triple, "the result is three numbers, (value, low, high)")
@@ -143,15 +140,13 @@ def _expect_value(call, value: float, right: float, n: int) -> None:
     call.expect(near(right), "the value is not the efficiency of the middle of the repeats, speedup over workers")
 
 
-LEDGERS = (((0.4, 4.0, 0.0, 0.8, 0.2), (0.2, 2.0, 0.0, 0.4, 0.1), 2),
-           ((0.4, 4.0, 0.0, 0.6, 0.2), (0.5, 2.2, 0.9, 0.3, 0.3), 2),
-           ((0.1, 8.0, 0.0, 0.4, 0.1), (0.3, 2.1, 1.5, 0.4, 0.0), 4))
-"""Entries of one worker and of n: first those of ideal workers."""
-
-
 def _grade_excess(run: StudentFunction) -> str:
+    # Entries of one worker and of n: first those of ideal workers.
+    ledgerss = (((0.4, 4.0, 0.0, 0.8, 0.2), (0.2, 2.0, 0.0, 0.4, 0.1), 2),
+               ((0.4, 4.0, 0.0, 0.6, 0.2), (0.5, 2.2, 0.9, 0.3, 0.3), 2),
+               ((0.1, 8.0, 0.0, 0.4, 0.1), (0.3, 2.1, 1.5, 0.4, 0.0), 4))
     first, second = (tuple(run.real(0.1, 4) for _ in ENTRIES) for _ in range(2))
-    for one, many, n in (*LEDGERS, (first, second, run.whole(2, 8))):
+    for one, many, n in (*ledgerss, (first, second, run.whole(2, 8))):
         ledgers = [dict(zip(ENTRIES, seconds, strict=True)) for seconds in (one, many)]
         call = run(*ledgers, n)
         call.expect(isinstance(call.value, Mapping) and set(call.value) == set(ENTRIES),

@@ -62,13 +62,11 @@ QUESTIONS = {
                    multi_worker(run) and len(_tried(run)) > 1), _slope),
 }
 
-KEPT = {"sgd": 0, "momentum": 1, "adam": 2}
-"""Numbers that each optimizer keeps for a parameter."""
-
 
 def _grade_model_bytes(run: StudentFunction) -> str:
+    kepts = {"sgd": 0, "momentum": 1, "adam": 2}
     for parameters in (1, 10_163, 557_443, run.whole(1000, 10**6)):
-        for optimizer, kept in KEPT.items():
+        for optimizer, kept in kepts.items():
             call, right = run(parameters, optimizer), 4 * (2 + kept) * parameters
             call.expect_number(
                 right, "each parameter has its weight, its gradient, and as many numbers as the optimizer keeps", {
@@ -79,15 +77,13 @@ def _grade_model_bytes(run: StudentFunction) -> str:
     return "weights, gradients and the optimizer's state of three optimizers, in bytes; others are refused"
 
 
-NEEDS = ((400, 5.0, 64, 800, 1), (400, 5.0, 64, 600, 2), (400, 5.0, 65, 565, 2), (400, 5.0, 65, 560, 3),
-         (400, 5.0, 64, 405, 64))
-"""Arguments of `workers_needed` and the result; the last two have a remainder, and one image per worker."""
-
-
 def _grade_workers_needed(run: StudentFunction) -> str:
+    # Arguments of `workers_needed` and the result; the last two have a remainder, and one image per worker.
+    needs = ((400, 5.0, 64, 800, 1), (400, 5.0, 64, 600, 2), (400, 5.0, 65, 565, 2), (400, 5.0, 65, 560, 3),
+             (400, 5.0, 64, 405, 64))
     held, most = run.whole(300, 500), run.whole(2, 8)
     drawn = held, 4.0, 64, held + 4 * most + 1, -(-64 // most)
-    for *given, right in (*NEEDS, drawn):
+    for *given, right in (*needs, drawn):
         fixed, per_image, batch, limit = given
         call = run(*given)
         workers = call.number("the result is a number of workers")
@@ -102,14 +98,11 @@ def _grade_workers_needed(run: StudentFunction) -> str:
     return "the fewest workers whose largest share fits; refused where one image per worker does not"
 
 
-PIECES = ((16,), (16, 16), (16, 16, 16, 16), (20, 20, 20, 4))
-"""Images of each micro-batch."""
-
-
 def _grade_accumulate(run: StudentFunction) -> str:
+    pieces = ((16,), (16, 16), (16, 16, 16, 16), (20, 20, 20, 4))
     rng = np.random.default_rng(6)
-    for images in PIECES:
-        each = [(run.rng if images == PIECES[-1] else rng).normal(size=3).round(2) for _ in images]
+    for images in pieces:
+        each = [(run.rng if images == pieces[-1] else rng).normal(size=3).round(2) for _ in images]
         call, right = run(each, list(images)), np.average(each, axis=0, weights=images)
         one = arrays([call.value], [right])
         call.expect(one, "the result is one array, of the shape of each gradient")

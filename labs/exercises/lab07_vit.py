@@ -60,12 +60,9 @@ def reference_patches(images: np.ndarray, patch: int) -> np.ndarray:
     return tiles.transpose(0, 1, 3, 2, 4, 5).reshape(n, (side // patch) ** 2, patch * patch * channels)
 
 
-PICTURES = [(1, 2, 1, 1), (1, 4, 2, 1), (1, 4, 2, 3), (3, 12, 4, 3)]
-"""Number, side, patch and channels of the images, from the smallest."""
-
-
 def _grade_patchify(run: StudentFunction) -> str:
-    for n, side, patch, channels in PICTURES:
+    pictures = [(1, 2, 1, 1), (1, 4, 2, 1), (1, 4, 2, 3), (3, 12, 4, 3)]
+    for n, side, patch, channels in pictures:
         images = np.arange(float(n * side * side * channels)).reshape(n, side, side, channels)
         images *= run.real(1, 2) if n > 1 else 1
         call, right = run(images, patch), reference_patches(images, patch)
@@ -90,16 +87,12 @@ def reference_attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, axis: int =
     return weights / weights.sum(axis=axis, keepdims=True) @ v
 
 
-HEADS = [(1, 1, 1), (1, 2, 1), (1, 3, 4), (2, 3, 4), (4, 17, 16)]
-"""Heads, tokens and size, from the smallest."""
-LARGE = 1000.0
-"""Scores of which exp overflows."""
-
-
 def _grade_attention(run: StudentFunction) -> str:
+    large = 1000.0
+    heads = [(1, 1, 1), (1, 2, 1), (1, 3, 4), (2, 3, 4), (4, 17, 16)]
     rng = np.random.default_rng(1)
-    for shape in HEADS:
-        q, k, v = (run.rng if shape == HEADS[-1] else rng).normal(size=(3, *shape)).round(1)
+    for shape in heads:
+        q, k, v = (run.rng if shape == heads[-1] else rng).normal(size=(3, *shape)).round(1)
         call, right = run(q, k, v), reference_attention(q, k, v)
         found, root = arrays([call.value], [right]), math.sqrt(shape[-1])
         call.expect(found, "the result is an array [heads, tokens, size], as q is")
@@ -113,7 +106,7 @@ def _grade_attention(run: StudentFunction) -> str:
             call.expect(_within(right, wrong) or not _within(value, wrong), hint)
         call.expect(_within(value, right), "each result must be the mean of v's rows, weighted by the softmax of the "
                                            "scores, within a head")
-    call = run(LARGE * np.ones((1, 2, 1)), np.ones((1, 2, 1)), np.ones((1, 2, 1)))
+    call = run(large * np.ones((1, 2, 1)), np.ones((1, 2, 1)), np.ones((1, 2, 1)))
     call.expect(numbers(np.ravel(call.value), 2),
                 "exp overflows for large scores: subtract the largest score of each query first; the weights stay")
     return "equal to Keras' MultiHeadAttention between its projections, to 1e-6, large scores included"
@@ -123,12 +116,9 @@ def _within(value: np.ndarray, other: np.ndarray) -> bool:
     return bool(np.abs(value - other).max() < 1e-6)
 
 
-LINKS = [(1e6, 0.001, 8), (4e6, 0.002, 32), (3_387_432, 0.0014, 128), (23_000_000, 2e-4, 64)]
-"""Gradient bytes, seconds per image and global batch."""
-
-
 def _grade_crossover(run: StudentFunction) -> str:
-    for nbytes, seconds, batch in (*LINKS, (run.whole(10**6, 10**7), run.real(0.001, 0.01), run.whole(8, 99))):
+    links = [(1e6, 0.001, 8), (4e6, 0.002, 32), (3_387_432, 0.0014, 128), (23_000_000, 2e-4, 64)]
+    for nbytes, seconds, batch in (*links, (run.whole(10**6, 10**7), run.real(0.001, 0.01), run.whole(8, 99))):
         call = run(nbytes, seconds, batch)
         right = 8 * nbytes / (seconds * batch / 2)
         call.expect_number(right, "at the crossover the exchange takes as long as the images that the second worker "

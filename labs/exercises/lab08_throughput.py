@@ -52,13 +52,11 @@ def _grade_karp_flatt(run: StudentFunction) -> str:
     return "Amdahl's law with this s gives the speedup back; above n it is negative, below 1 it is above 1"
 
 
-POINTS = (([2, 4], [1.6, 2.285714285714286]), ([1, 2, 4, 8], [1, 1.8, 3.0, 4.4]), ([2, 8], [1.9, 3.0]))
-"""Numbers of workers and speedups: first those of an s of 0.25."""
-
-
 def _grade_fit_amdahl(run: StudentFunction) -> str:
+    # Numbers of workers and speedups: first those of an s of 0.25.
+    points = (([2, 4], [1.6, 2.285714285714286]), ([1, 2, 4, 8], [1, 1.8, 3.0, 4.4]), ([2, 8], [1.9, 3.0]))
     drawn = [2, 4, 8], [run.real(1.5, 1.9), run.real(2.2, 3.2), run.real(3.5, 6)]
-    for n, speedups in (*POINTS, drawn):
+    for n, speedups in (*points, drawn):
         call = run(n, speedups)
         value = call.number("s is a number")
         shares = [float(laws.amdahl_share(*point)) for point in zip(n, speedups, strict=True) if point[0] > 1]

@@ -70,38 +70,37 @@ QUESTIONS = {
     "q4": Question(VALIDATED, _reportable_accuracy),
 }
 
-SUBSETS = ("training", "validation", "test")
-NOT_A_SUBSET = "the result is a text: training, validation or test"
-FILES = [f"{label:03d}.class/{label:03d}_{image:04d}.jpg" for label in (1, 2) for image in range(1, 601)]
-LARGEST_ERROR = 0.07
-"""How far a share may be off: five standard errors of a share of the files."""
-
 
 def _grade_subset(run: StudentFunction) -> str:
-    call = run(FILES[0], 0.0, 0.0, 1)
-    call.expect(isinstance(call.value, str) and call.value in SUBSETS, NOT_A_SUBSET)
+    # How far a share may be off: five standard errors of a share of the files.
+    largest_error = 0.07
+    files = [f"{label:03d}.class/{label:03d}_{image:04d}.jpg" for label in (1, 2) for image in range(1, 601)]
+    not_a_subset = "the result is a text: training, validation or test"
+    subsets = ("training", "validation", "test")
+    call = run(files[0], 0.0, 0.0, 1)
+    call.expect(isinstance(call.value, str) and call.value in subsets, not_a_subset)
     call.expect(call.value == "training", "with both shares 0, every image is for training")
     seed = run.whole(1, 10**6)
-    calls = [run(name, 0.4, 0.5, seed) for name in FILES]
-    again = {name: run(name, 0.4, 0.5, seed) for name in reversed(FILES)}
-    unvalidated = [run(name, 0.4, 0.0, seed) for name in FILES]
-    reseeded = [run(name, 0.4, 0.5, seed + 1) for name in FILES]
-    for name, call in zip(FILES, calls, strict=True):
-        call.expect(call.value in SUBSETS, NOT_A_SUBSET)
+    calls = [run(name, 0.4, 0.5, seed) for name in files]
+    again = {name: run(name, 0.4, 0.5, seed) for name in reversed(files)}
+    unvalidated = [run(name, 0.4, 0.0, seed) for name in files]
+    reseeded = [run(name, 0.4, 0.5, seed + 1) for name in files]
+    for name, call in zip(files, calls, strict=True):
+        call.expect(call.value in subsets, not_a_subset)
         again[name].expect(again[name].value == call.value, "asked again, in another order, the same name got another "
                                                             "subset: nothing but the arguments may decide")
     for call in calls[:50]:
-        other = run.in_second_process(*call.args)
+        other = run(*call.args, second_process=True)
         other.expect(other.value == call.value,
                      f"in another process this image is {format_value(call.value)}, and {HASH}")
     counts = Counter(call.value for call in calls)
-    share = {each: counts[each] / len(FILES) for each in SUBSETS}
+    share = {each: counts[each] / len(files) for each in subsets}
     call = calls[-1]
-    call.expect(abs(share["test"] - 0.4) < LARGEST_ERROR, "of many names, the share in the test is not test_split")
-    call.expect(abs(share["validation"] - 0.5) > LARGEST_ERROR,
+    call.expect(abs(share["test"] - 0.4) < largest_error, "of many names, the share in the test is not test_split")
+    call.expect(abs(share["validation"] - 0.5) > largest_error,
                 "over many names, validation gets validation_split of all images; it must get validation_split of "
                 "those outside the test")
-    call.expect(abs(share["validation"] - 0.3) < LARGEST_ERROR,
+    call.expect(abs(share["validation"] - 0.3) < largest_error,
                 "of many names outside the test, the share for validation is not validation_split")
     for call, other in zip(calls, unvalidated, strict=True):
         other.expect((call.value == "test") == (other.value == "test"),
@@ -117,14 +116,11 @@ def reference_accuracy(accuracies: list[float], counts: list[int]) -> float:
     return sum(accuracy * count for accuracy, count in pairs if count) / sum(counts)
 
 
-SHARDS = [([0.5], [4]), ([1.0, 0.0], [1, 3]), ([0.75, 0.5], [4, 4]), ([math.nan, 0.5], [0, 2]),
-          ([0.8, 0.6, 1.0, math.nan], [10, 10, 9, 0])]
-"""Accuracies and numbers of images."""
-
-
 def _grade_global_accuracy(run: StudentFunction) -> str:
+    shards = [([0.5], [4]), ([1.0, 0.0], [1, 3]), ([0.75, 0.5], [4, 4]), ([math.nan, 0.5], [0, 2]),
+              ([0.8, 0.6, 1.0, math.nan], [10, 10, 9, 0])]
     drawn = [run.real(0, 1) for _ in range(3)], [run.whole(1, 9) for _ in range(3)]
-    for accuracies, counts in (*SHARDS, drawn):
+    for accuracies, counts in (*shards, drawn):
         call, right = run(accuracies, counts), reference_accuracy(accuracies, counts)
         call.expect(not (0 in counts and isinstance(call.value, float) and math.isnan(call.value)),
                     "a worker without images must not count; nan times 0 is nan")
@@ -135,13 +131,10 @@ def _grade_global_accuracy(run: StudentFunction) -> str:
     return "the right answers of all workers over the images of all workers; an empty shard changes nothing"
 
 
-NETWORKS = [([0.5], [0.4]), ([0.5, 0.75], [0.8, 0.6]), ([0.5, 0.75, 0.75], [0.3, 0.2, 0.9])]
-"""Validation and test accuracies."""
-
-
 def _grade_select(run: StudentFunction) -> str:
+    networks = [([0.5], [0.4]), ([0.5, 0.75], [0.8, 0.6]), ([0.5, 0.75, 0.75], [0.3, 0.2, 0.9])]
     drawn = [[run.real(0.3, 0.9) for _ in range(4)] for _ in range(2)]
-    for validation, tests in (*NETWORKS, drawn):
+    for validation, tests in (*networks, drawn):
         for test in itertools.permutations(tests):
             call = run(validation, list(test))
             best = int(np.argmax(validation))

@@ -79,15 +79,13 @@ QUESTIONS = {
     "q3": Question(pair_with_one_worker(NOTEBOOK, strong=True, accept=_has_errors), _noise),
 }
 
-JOBS = [(1, 1, 128, 1024, 0.001, 128, "linear"), (1, 2, 128, 1024, 0.001, 128, "linear"),
-        (2, 1, 128, 1000, 0.001, 128, "none"), (2, 3, 128, 60_000, 0.001, 128, "sqrt"),
-        (2, 4, 32, 1438, 0.002, 64, "linear"), (8, 4, 128, 60_000, 0.001, 128, "sqrt")]
-"""Arguments of `plan`, from the smallest."""
-
 
 def _grade_plan(run: StudentFunction) -> str:
+    jobs = [(1, 1, 128, 1024, 0.001, 128, "linear"), (1, 2, 128, 1024, 0.001, 128, "linear"),
+            (2, 1, 128, 1000, 0.001, 128, "none"), (2, 3, 128, 60_000, 0.001, 128, "sqrt"),
+            (2, 4, 32, 1438, 0.002, 64, "linear"), (8, 4, 128, 60_000, 0.001, 128, "sqrt")]
     drawn = run.whole(2, 9), run.whole(2, 9), 32, run.whole(10**3, 10**5), run.real(0.001, 0.01), 64, "sqrt"
-    for nodes, tasks, batch, images, lr, base, scaling in (*JOBS, drawn):
+    for nodes, tasks, batch, images, lr, base, scaling in (*jobs, drawn):
         call, size = run(nodes, tasks, batch, images, lr, base, scaling), nodes * tasks
         k = batch * size / base
         right = {"global_batch_size": batch * size, "steps_per_epoch": math.ceil(images / (batch * size)),
@@ -110,13 +108,10 @@ def _grade_plan(run: StudentFunction) -> str:
     return "global batch, learning rate and steps follow from nodes x tasks"
 
 
-STEPS = [(1, 0.03, 1e6, 1e9), (2, 0.03, 1e6, 1e8), (4, 0.02, 4.8e6, 1e9), (8, 0.006, 4.8e6, 1e10)]
-"""Arguments of `step`, from the smallest."""
-
-
 def _grade_step(run: StudentFunction) -> str:
+    steps = [(1, 0.03, 1e6, 1e9), (2, 0.03, 1e6, 1e8), (4, 0.02, 4.8e6, 1e9), (8, 0.006, 4.8e6, 1e10)]
     drawn = run.whole(3, 9), run.real(0.01, 0.1), run.whole(10**6, 10**7), 1e9
-    for n, compute, nbytes, bandwidth in (*STEPS, drawn):
+    for n, compute, nbytes, bandwidth in (*steps, drawn):
         call = run(n, compute, nbytes, bandwidth)
         exchange = 2 * (n - 1) / n * 8 * nbytes / bandwidth
         call.expect(n > 1 or close(call.number(), compute), "one node has nobody to exchange with")
@@ -130,16 +125,13 @@ def _grade_step(run: StudentFunction) -> str:
     return "computation + 2 (N - 1) / N x 8 M / bandwidth"
 
 
-QUEUES: list[tuple[list[tuple[int, int]], int]] = [
-    ([(1, 10)], 1), ([(1, 10), (1, 5)], 1), ([(1, 10), (1, 5)], 2), ([(2, 20), (4, 30), (1, 15)], 4),
-    ([(2, 20), (4, 30), (1, 25)], 4), ([(3, 10), (4, 20), (1, 15), (1, 30), (1, 5)], 4),
-    ([(3, 10), (4, 20), (1, 5), (1, 5), (2, 8)], 4), ([(2, 7), (3, 9), (1, 30), (2, 4), (4, 6), (1, 3)], 4)]
-"""Jobs and nodes of `start_times`, from the smallest."""
-
-
 def _grade_starts(run: StudentFunction) -> str:
+    queues: list[tuple[list[tuple[int, int]], int]] = [
+        ([(1, 10)], 1), ([(1, 10), (1, 5)], 1), ([(1, 10), (1, 5)], 2), ([(2, 20), (4, 30), (1, 15)], 4),
+        ([(2, 20), (4, 30), (1, 25)], 4), ([(3, 10), (4, 20), (1, 15), (1, 30), (1, 5)], 4),
+        ([(3, 10), (4, 20), (1, 5), (1, 5), (2, 8)], 4), ([(2, 7), (3, 9), (1, 30), (2, 4), (4, 6), (1, 3)], 4)]
     drawn = [(run.whole(1, 4), run.whole(1, 30)) for _ in range(6)]
-    for jobs, nodes in (*QUEUES, (drawn, 4)):
+    for jobs, nodes in (*queues, (drawn, 4)):
         call, right = run(jobs, nodes), lab11.planned_starts(jobs, nodes)
         value = numbers(call.value, len(jobs))
         call.expect(value is not None, "the result is a list with a start for each job")

@@ -108,13 +108,10 @@ def _grade_load_latest(run: StudentFunction) -> str:
     return "the newest intact checkpoint, whatever a kill has left beside it"
 
 
-CLOCKS = [(100, 1, 1000, 0), (600, 0, 36_000, 300), (600, 6, 21_600, 300), (1200, 30, 86_400, 900)]
-"""Interval, save, life and restart."""
-
-
 def _grade_waste(run: StudentFunction) -> str:
+    clocks = [(100, 1, 1000, 0), (600, 0, 36_000, 300), (600, 6, 21_600, 300), (1200, 30, 86_400, 900)]
     drawn = run.whole(300, 900), run.whole(5, 30), run.whole(20_000, 90_000), run.whole(60, 600)
-    for interval, save, life, restart in (*CLOCKS, drawn):
+    for interval, save, life, restart in (*clocks, drawn):
         call = run(interval, save, life, restart)
         right = lab12.first_order(interval, save, life, restart)
         call.expect_number(right, "add the share of the saves, and what a failure costs divided by the time between "
@@ -127,14 +124,11 @@ def _grade_waste(run: StudentFunction) -> str:
     return "saves per interval, plus half an interval and a restart per failure; least near the root of 2 C M"
 
 
-EPOCHS = [([3, 1, 2, 0], 0, 1), ([3, 1, 2, 0], 2, 1), ([3, 1, 2, 0], 0, 2), ([3, 1, 2, 0], 2, 2),
-          ([5, 2, 7, 0, 6, 1, 4, 3], 3, 2), ([5, 2, 7, 0, 6, 1, 4, 3], 4, 3), ([1, 0], 2, 2)]
-"""Order, images seen and number of workers, from the smallest."""
-
-
 def _grade_rest(run: StudentFunction) -> str:
+    epochs = [([3, 1, 2, 0], 0, 1), ([3, 1, 2, 0], 2, 1), ([3, 1, 2, 0], 0, 2), ([3, 1, 2, 0], 2, 2),
+              ([5, 2, 7, 0, 6, 1, 4, 3], 3, 2), ([5, 2, 7, 0, 6, 1, 4, 3], 4, 3), ([1, 0], 2, 2)]
     drawn = run.rng.permutation(30).tolist(), run.whole(1, 20), run.whole(2, 5)
-    for order, seen, size in (*EPOCHS, drawn):
+    for order, seen, size in (*epochs, drawn):
         left, shares = Counter(order[seen:]), []
         for rank in range(size):
             call = run(order, seen, rank, size)

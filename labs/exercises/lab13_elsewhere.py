@@ -110,15 +110,13 @@ def _expect_weights(call: Call, weights: np.ndarray, gradients: list[np.ndarray]
                                         "gradient, part by part")
 
 
-DIVIDED = (0, 8, 12, 16)
-"""Bytes per parameter that each stage divides among the workers."""
-
-
 def _grade_bytes(run: StudentFunction) -> str:
+    # Bytes per parameter that each stage divides among the workers.
+    divideds = (0, 8, 12, 16)
     for stage in range(4):
         for parameters, workers in ((1, 1), (10, 2), (10**9, 8), (7 * 10**9, 64), (run.whole(10, 10**9), 16)):
             call = run(parameters, workers, stage)
-            divided = DIVIDED[stage]
+            divided = divideds[stage]
             right = parameters * (16 - divided + divided / workers)
             call.expect_number(right, "what is not divided counts in full, what is divided for one worker", {
                 "it counts numbers, not bytes: each has 4": right / 4,
