@@ -5,7 +5,7 @@ A grader names the mistake where it recognizes one, and never reveals the right 
 
 import dataclasses
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from numbers import Real
 from typing import Any
 
@@ -21,7 +21,8 @@ class Question:
     """A question that is graded from the student's own records; the page has its text."""
 
     select_runs: Selector
-    compare: Callable[[Any, list[Record]], str]
+    compare: Callable[..., str]
+    """Takes the answer and each of those runs."""
     timed: bool = False
     """Whether it is about measured times: lint's warning, if they allow no conclusion, then stands beside the mark."""
 
@@ -29,7 +30,7 @@ class Question:
         """Return why an answer about these runs is right, or raise AssertionError with what is wrong."""
         warning = noise.warning(*runs) if self.timed else ""
         try:
-            return self.compare(answer, runs) + f". {warning}" * bool(warning)
+            return self.compare(answer, *runs) + f". {warning}" * bool(warning)
         except AssertionError as wrong:
             raise AssertionError(f"{wrong} {warning}".rstrip()) from None
 
@@ -158,11 +159,10 @@ def ratio(above: float, below: float) -> float:
     return above / below if below else math.nan
 
 
-def grade_speedup(answer: Any, runs: Sequence[Record], more_mistakes: Mapping[str, float] | None = None) -> str:
+def grade_speedup(answer: Any, one: Record, many: Record, more_mistakes: Mapping[str, float] | None = None) -> str:
     """Grade the speedup of the second run over the first, of one worker."""
-    one, many = runs
     size, right = many["layout"]["size"], ratio(images_per_sec(many), images_per_sec(one))
-    seconds = [run["timings"]["total_seconds"] for run in runs]
+    seconds = [run["timings"]["total_seconds"] for run in (one, many)]
     return grade_number(answer, right, "no unit", f"throughput({size}) / throughput(1), that is images_per_sec of all "
                         f"workers over images_per_sec of one", {
         f"that is throughput(1) / throughput({size}), upside down: faster is above 1": ratio(1, right),
@@ -173,9 +173,8 @@ def grade_speedup(answer: Any, runs: Sequence[Record], more_mistakes: Mapping[st
     })
 
 
-def grade_efficiency(answer: Any, runs: Sequence[Record]) -> str:
+def grade_efficiency(answer: Any, one: Record, many: Record) -> str:
     """Grade the scaling efficiency of the second run; the first is of one worker."""
-    one, many = runs
     size, right = many["layout"]["size"], ratio(images_per_sec(many), images_per_sec(one))
     formula = f"speedup / {size}, and the speedup is throughput({size}) / throughput(1)"
     return grade_number(answer, right / size, "share", formula, {

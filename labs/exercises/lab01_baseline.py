@@ -33,8 +33,7 @@ def _by_batch(records: list[Record]) -> list[Record]:
     return [several[-1][size] for size in sorted(several[-1])]
 
 
-def _steps(answer, runs: list[Record]) -> str:
-    (run,) = runs
+def _steps(answer, run: Record) -> str:
     images, size = run["history"][0]["images"], run["config"]["batch_size"]
     per_epoch = math.ceil(images / size)
     return grade_number(answer, EPOCHS * per_epoch, "steps", "epochs x (training images / batch size, rounded up)", {
@@ -46,8 +45,7 @@ def _steps(answer, runs: list[Record]) -> str:
     }, rel_tol=1e-6)
 
 
-def _minutes(answer, runs: list[Record]) -> str:
-    (run,) = runs
+def _minutes(answer, run: Record) -> str:
     history, steps = run["history"], EPOCHS * math.ceil(IMAGES / run["config"]["batch_size"])
     right = steps * (seconds_per_step(history) or math.nan) / 60
     traced = ratio(*(sum(row[name] for row in history) for name in ("train_seconds", "steps")))
@@ -59,7 +57,7 @@ def _minutes(answer, runs: list[Record]) -> str:
     })
 
 
-def _fastest(answer, runs: list[Record]) -> str:
+def _fastest(answer, *runs: Record) -> str:
     throughputs = {run["config"]["batch_size"]: images_per_sec(run) for run in runs}
     busy = {run["config"]["batch_size"]: run["metrics"].get("cpu_percent", 0) for run in runs}
     right = {size for size, value in throughputs.items() if value > 0.97 * max(throughputs.values())}

@@ -17,8 +17,7 @@ SEVERAL = newest("several workers", "`labs run lab02_horovod --workers 2`",
                  lambda run: multi_worker(run) and images_per_sec(run))
 
 
-def _steps(answer, runs: list[Record]) -> str:
-    (run,) = runs
+def _steps(answer, run: Record) -> str:
     images, batch, size = run["history"][0]["images"], run["config"]["batch_size"], run["layout"]["size"]
     right = math.ceil(images / (batch * size))
     return grade_number(answer, right, "steps", "training images / (batch size x hvd.size()), rounded up", {
@@ -30,7 +29,7 @@ def _steps(answer, runs: list[Record]) -> str:
     }, rel_tol=1e-6)
 
 
-def _share_of_images(answer, runs: list[Record]) -> str:
+def _share_of_images(answer, *runs: Record) -> str:
     size = runs[0]["layout"]["size"]
     missed = (1 - 1 / size) ** size
     return grade_number(answer, 1 - missed, "share", f"1 - (1 - 1/N)^N with N = {size}", {

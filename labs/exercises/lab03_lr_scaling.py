@@ -14,8 +14,7 @@ def _k(run: Record) -> float:
     return run["layout"]["global_batch_size"] / run["config"]["base_batch_size"]
 
 
-def _factor(answer, runs: list[Record]) -> str:
-    (run,) = runs
+def _factor(answer, run: Record) -> str:
     size = run["layout"]["size"]
     return grade_number(answer, _k(run), "no unit", "global batch (of all workers) / base_batch_size", {
         "that is upside down": 1 / _k(run),
@@ -24,8 +23,7 @@ def _factor(answer, runs: list[Record]) -> str:
     }, rel_tol=1e-3)
 
 
-def _learning_rates(answer, runs: list[Record]) -> str:
-    (run,) = runs
+def _learning_rates(answer, run: Record) -> str:
     base, k, size = run["config"]["base_lr"], _k(run), run["layout"]["size"]
     rules = {"none": 1.0, "sqrt": math.sqrt(k), "linear": k}
     formulas = {"none": "base_lr", "sqrt": "base_lr x sqrt(k)", "linear": "base_lr x k"}
@@ -51,7 +49,7 @@ def _small_and_large(records: list[Record]) -> list[Record]:
     raise missing_run("two global batches with equal epochs", f"`{RUN} --batch-size 16`")
 
 
-def _updates(answer, runs: list[Record]) -> str:
+def _updates(answer, *runs: Record) -> str:
     small, large = ([run["layout"]["global_batch_size"], sum(row["steps"] for row in run["history"])] for run in runs)
     right = small[1] / large[1]
     return grade_number(answer, right, "no unit", "steps of the first / steps of the second, summed over all epochs", {
@@ -70,19 +68,17 @@ def _name(run: Record) -> str:
 def _variants(records: list[Record]) -> list[Record]:
     """Return the newest run of each variant at one global batch."""
     may_differ = {"scaling", "warmup_epochs", "batch_size"}
-    for last in reversed(records):
-        variants = {_name(run): run for run in records if differing_settings(run, last) <= may_differ and
-                    run["layout"]["global_batch_size"] == last["layout"]["global_batch_size"] and _validated(run)}
+    usable = [run for run in records
+              if run["metrics"].get("validation_images") and "val_accuracy" in run["history"][-1]]
+    for last in reversed(usable):
+        variants = {_name(run): run for run in usable if differing_settings(run, last) <= may_differ and
+                    run["layout"]["global_batch_size"] == last["layout"]["global_batch_size"]}
         if len(variants) > 1:
             return list(variants.values())
     raise missing_run("two rules at the same global batch", f"`{RUN} --scaling none`")
 
 
-def _validated(run: Record) -> bool:
-    return bool(run["metrics"].get("validation_images")) and "val_accuracy" in run["history"][-1]
-
-
-def _equally_good(answer, runs: list[Record]) -> str:
+def _equally_good(answer, *runs: Record) -> str:
     scores = {_name(run): run["history"][-1]["val_accuracy"] for run in runs}
     best = max(scores, key=lambda name: scores[name])
     images = next(run for run in runs if _name(run) == best)["metrics"]["validation_images"]

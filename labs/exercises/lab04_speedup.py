@@ -27,7 +27,6 @@ def _ledger(run: Record) -> float | None:
 
 
 def _part(run: Record, name: str) -> float:
-    # Runs from before the ledger had `start` count it in `other`.
     return run["metrics"].get(f"ledger_{name}_seconds", 0.0)
 
 
@@ -45,7 +44,7 @@ def _pairs(records: list[Record]) -> list[Record]:
     return pairs
 
 
-def _speedups(answer, runs: list[Record]) -> str:
+def _speedups(answer, *runs: Record) -> str:
     pairs = {one["config"]["batch_size"]: (one, many) for one, many in zip(runs[::2], runs[1::2], strict=True)}
 
     def grader(batch: int):
@@ -53,13 +52,12 @@ def _speedups(answer, runs: list[Record]) -> str:
             f"that divides by the run of batch size {other}, not by one worker with batch size {batch}":
             ratio(images_per_sec(pairs[batch][1]), images_per_sec(run))
             for other, pair in pairs.items() if other != batch for run in pair}
-        return lambda value: grade_speedup(value, pairs[batch], wrong_baselines)
+        return lambda value: grade_speedup(value, *pairs[batch], wrong_baselines)
 
     return grade_entries(answer, {batch: grader(batch) for batch in pairs})
 
 
-def _bound(answer, runs: list[Record]) -> str:
-    one, many = runs
+def _bound(answer, one: Record, many: Record) -> str:
     size, wall = many["layout"]["size"], _part(many, "wall")
     excess = {name: _part(many, name) - _part(one, name) / size for name in ENTRIES}
     right = {name for name in ENTRIES if excess[name] > max(excess.values()) - 0.02 * wall}
@@ -69,8 +67,7 @@ def _bound(answer, runs: list[Record]) -> str:
     return grade_choice(answer, right, others, f"entry({size}) - entry(1) / {size} is largest here")
 
 
-def _exchange(answer, runs: list[Record]) -> str:
-    (run,) = runs
+def _exchange(answer, run: Record) -> str:
     wall = _part(run, "wall")
     share = {name: _part(run, name) / wall for name in ENTRIES}
     return grade_number(answer, share["communication"], "share", "ledger_communication_seconds / ledger_wall_seconds", {

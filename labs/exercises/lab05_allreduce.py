@@ -21,8 +21,7 @@ def _with(table: str, study: str) -> Selector:
                   lambda run: multi_worker(run) and len(run.get("tables", {}).get(table, [])) > 1)
 
 
-def _busbw(answer, runs: list[Record]) -> str:
-    (run,) = runs
+def _busbw(answer, run: Record) -> str:
     size, row = run["layout"]["size"], max(_reduced(run), key=lambda row: row["bytes"])
     algbw = row["bytes"] / row["seconds"] / 1e9
     right = algbw * 2 * (size - 1) / size
@@ -33,8 +32,7 @@ def _busbw(answer, runs: list[Record]) -> str:
     })
 
 
-def _step(answer, runs: list[Record]) -> str:
-    (run,) = runs
+def _step(answer, run: Record) -> str:
     size, gradients = run["layout"]["size"], run["metrics"]["gradient_bytes"]
     right = 2 * (size - 1) * gradients
     return grade_number(answer, right, "bytes", "N x 2 (N - 1) / N x gradient_bytes, for any batch", {
@@ -46,7 +44,7 @@ def _step(answer, runs: list[Record]) -> str:
     }, rel_tol=0.01)
 
 
-def _epoch(answer, runs: list[Record]) -> str:
+def _epoch(answer, *runs: Record) -> str:
     first, *_, last = sorted(runs[0]["tables"]["wire"], key=lambda row: row["batch_size"])
     right = last["steps_per_epoch"] / first["steps_per_epoch"]
     return grade_number(answer, right, "no unit", "steps_per_epoch of the last row / of the first row", {
@@ -57,7 +55,7 @@ def _epoch(answer, runs: list[Record]) -> str:
     })
 
 
-def _kind(answer, runs: list[Record]) -> str:
+def _kind(answer, *runs: Record) -> str:
     sent = {row["kind"]: row["bytes"] or 0 for row in runs[0]["tables"]["messages"] if row["kind"] != "gradients"}
     right = {kind for kind, count in sent.items() if count == max(sent.values())}
     others = dict.fromkeys(sent, "another kind has more bytes in the table `messages`")

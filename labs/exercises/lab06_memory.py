@@ -15,8 +15,7 @@ def _tried(run: Record) -> list[dict]:
     return [row for row in run.get("tables", {}).get("trials", []) if row.get("batch_size") and row["fits"]]
 
 
-def _fixed(answer, runs: list[Record]) -> str:
-    (run,) = runs
+def _fixed(answer, run: Record) -> str:
     count, size = run["metrics"]["parameters"], run["layout"]["size"]
     right = 16 * count / MIB
     mistakes = {
@@ -30,7 +29,7 @@ def _fixed(answer, runs: list[Record]) -> str:
     return grade_number(answer, right, "MiB", formula, mistakes, rel_tol=0.01)
 
 
-def _worker_shares(answer, runs: list[Record]) -> str:
+def _worker_shares(answer, *runs: Record) -> str:
     size = runs[0]["layout"]["size"]
     model = {"data parallelism does not divide the model: each worker holds all of it": 1 / size}
     batch = {"each worker processes its own share of a step's images": 1}
@@ -40,7 +39,7 @@ def _worker_shares(answer, runs: list[Record]) -> str:
     })
 
 
-def _slope(answer, runs: list[Record]) -> str:
+def _slope(answer, *runs: Record) -> str:
     rows = _tried(runs[0])
     images, peaks = (np.array([float(row[name]) for row in rows]) for name in ("batch_size", "peak_mb"))
     each, start = np.polyfit(images, peaks, 1)

@@ -24,8 +24,7 @@ def _smallest(records: list[Record]) -> list[Record]:
     return PAIR([])
 
 
-def _traffic(answer, runs: list[Record]) -> str:
-    (run,) = runs
+def _traffic(answer, run: Record) -> str:
     size, steps, images = run["layout"]["size"], run["history"][-1]["steps"], run["history"][-1]["images"]
     right = 2 * (size - 1) * 4 * run["metrics"]["parameters"] * steps / 1e6
     return grade_number(answer, right, "MB", "2 (n - 1) x 4 bytes x parameters x steps per epoch / 1e6", {
@@ -36,7 +35,7 @@ def _traffic(answer, runs: list[Record]) -> str:
     }, rel_tol=0.01)
 
 
-def _winner(answer, runs: list[Record]) -> str:
+def _winner(answer, *runs: Record) -> str:
     throughputs = {run["layout"]["size"]: images_per_sec(run) for run in runs}
     right = {size for size, value in throughputs.items() if value > 0.98 * max(throughputs.values())}
     others = dict.fromkeys(throughputs, "at the same global batch, these workers had fewer images_per_sec")
@@ -103,17 +102,13 @@ def _grade_attention(run: StudentFunction) -> str:
             "the softmax must be over the keys, so that the weights of one query sum to 1":
                 reference_attention(q, k, v, axis=1),
         }.items():
-            call.expect(_within(right, wrong) or not _within(value, wrong), hint)
-        call.expect(_within(value, right), "each result must be the mean of v's rows, weighted by the softmax of the "
+            call.expect(close(right, wrong) or not close(value, wrong), hint)
+        call.expect(close(value, right), "each result must be the mean of v's rows, weighted by the softmax of the "
                                            "scores, within a head")
     call = run(large * np.ones((1, 2, 1)), np.ones((1, 2, 1)), np.ones((1, 2, 1)))
     call.expect(numbers(np.ravel(call.value), 2),
                 "exp overflows for large scores: subtract the largest score of each query first; the weights stay")
-    return "equal to Keras' MultiHeadAttention between its projections, to 1e-6, large scores included"
-
-
-def _within(value: np.ndarray, other: np.ndarray) -> bool:
-    return bool(np.abs(value - other).max() < 1e-6)
+    return "equal to Keras' MultiHeadAttention between its projections, large scores included"
 
 
 def _grade_crossover(run: StudentFunction) -> str:

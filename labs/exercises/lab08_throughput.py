@@ -10,8 +10,7 @@ MAY_DIFFER = ("epochs",)
 """The throughput leaves the first epoch out and does not depend on the number of epochs."""
 
 
-def _serial(answer, runs: list[Record]) -> str:
-    one, many = runs
+def _serial(answer, one: Record, many: Record) -> str:
     size, speedup = many["layout"]["size"], ratio(images_per_sec(many), images_per_sec(one))
     right = float(laws.amdahl_share(size, speedup))
     return grade_number(answer, right, "share", "(1/S - 1/n) / (1 - 1/n), from S = 1 / (s + (1 - s) / n)", {
@@ -22,8 +21,7 @@ def _serial(answer, runs: list[Record]) -> str:
     }, abs_tol=0.005)
 
 
-def _input_share(answer, runs: list[Record]) -> str:
-    (run,) = runs
+def _input_share(answer, run: Record) -> str:
     throughput, of_input = images_per_sec(run), run["metrics"]["input_images_per_sec"]
     return grade_number(answer, throughput / of_input, "share", "images_per_sec / input_images_per_sec", {
         "that is upside down: by what factor the input is faster than the training": of_input / throughput,

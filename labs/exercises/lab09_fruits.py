@@ -41,7 +41,7 @@ def _pair_and_outlier(records: list[Record]) -> list[Record]:
                   "section 'F1: why 0.0005 and 0.1 are not interchangeable' of notebooks/lab09_fruits.ipynb")
 
 
-def _outlier(answer, runs: list[Record]) -> str:
+def _outlier(answer, *runs: Record) -> str:
     learning_rates = [run["config"]["base_lr"] for run in runs]
     outlier = next(run["run"] for run in runs if learning_rates.count(run["config"]["base_lr"]) == 1)
     others = {run["run"]: "only its number of workers differs, which is what is compared; another run has its base_lr"
@@ -56,8 +56,7 @@ def _outlier(answer, runs: list[Record]) -> str:
     })
 
 
-def _rest(answer, runs: list[Record]) -> str:
-    (run,) = runs
+def _rest(answer, run: Record) -> str:
     times, epochs = run["timings"], len(run["history"])
     total, per_epoch = times["total_seconds"], times["seconds_per_epoch"]
     right = (epochs - 1) * per_epoch / total
@@ -74,10 +73,6 @@ QUESTIONS = {
     "q3": Question(newest("several workers", "`labs run lab09_fruits --workers 2`", lambda run: multi_worker(run)
                    and _trained(run)), _rest, timed=True),
 }
-
-FEWEST = 3
-"""Earlier trials that the pruner needs."""
-
 
 A, B, C, D = [0.4, 0.6, 0.7, 0.8], [0.5, 0.5, 0.6, 0.7], [0.2, 0.3, 0.8, 0.9], [0.3, 0.9, 0.6, 0.6]
 PRUNED = (
@@ -99,7 +94,7 @@ PRUNED = (
 def should_prune(values: list[float], earlier: list[list[float]]) -> bool:
     """Return what `median_prune` must return; the rule of Optuna's MedianPruner(3, n_warmup_steps=2)."""
     newest = len(values) - 1
-    return newest > 0 and len(earlier) >= FEWEST and max(values) < np.median([other[newest] for other in earlier])
+    return newest > 0 and len(earlier) >= 3 and max(values) < np.median([other[newest] for other in earlier])
 
 
 def _grade_median_prune(run: StudentFunction) -> str:

@@ -14,7 +14,7 @@ VALIDATED = newest("a run with a validation", "`labs run lab10_caltech --workers
                    lambda run: images_per_sec(run) and all("val_accuracy" in row for row in run["history"]))
 
 
-def _training_share(answer, runs: list[Record]) -> str:
+def _training_share(answer, *runs: Record) -> str:
     test, held = (runs[0]["config"][f"{name}_split"] for name in ("test", "validation"))
     return grade_number(answer, (1 - test) * (1 - held), "share", "(1 - test_split) x (1 - validation_split)", {
         "validation_split is a share of the images outside the test, not of all images": 1 - test - held,
@@ -22,7 +22,7 @@ def _training_share(answer, runs: list[Record]) -> str:
     }, rel_tol=0.01)
 
 
-def _cost(answer, runs: list[Record]) -> str:
+def _cost(answer, *runs: Record) -> str:
     def seconds(name: str, rows: list[dict]) -> float:
         return sum(row[name] for row in rows)
 
@@ -37,7 +37,7 @@ def _cost(answer, runs: list[Record]) -> str:
                   })
 
 
-def _best(answer, runs: list[Record]) -> str:
+def _best(answer, *runs: Record) -> str:
     history = runs[0]["history"]
 
     def top(name: str, wanted=max) -> set[int]:
@@ -55,7 +55,7 @@ def _best(answer, runs: list[Record]) -> str:
                         "it was chosen for its validation accuracy, so that accuracy is biased upwards")
 
 
-def _reportable_accuracy(answer, runs: list[Record]) -> str:
+def _reportable_accuracy(answer, *runs: Record) -> str:
     return grade_choice(answer, {"test_accuracy"}, {
         "accuracy": "it is measured on augmented training images, while the weights still changed",
         "val_accuracy": "validation images were used for decisions, such as the learning rate, so it is biased upwards",

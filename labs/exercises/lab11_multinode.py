@@ -1,7 +1,6 @@
 """Exercises of lab 11: settings on several nodes, a step over a link, a queue with backfill, noise."""
 
 import math
-from collections.abc import Sequence
 
 from labs.exercises.code_tasks import AVERAGED, StudentFunction, bug, close, code, numbers
 from labs.exercises.grading import Question, grade_entries, grade_number
@@ -13,8 +12,7 @@ NOTEBOOK = "section 'Eight workers are one large batch' of notebooks/lab11_multi
 NODES, WORKERS_PER_NODE = 4, 2
 
 
-def _plan(answer, runs: list[Record]) -> str:
-    (run,) = runs
+def _plan(answer, run: Record) -> str:
     config, images = run["config"], run["history"][0]["images"]
     batch, base, lr = (config[name] for name in ("batch_size", "base_batch_size", "base_lr"))
     size = NODES * WORKERS_PER_NODE
@@ -41,8 +39,7 @@ def _plan(answer, runs: list[Record]) -> str:
     })
 
 
-def _share(answer, runs: list[Record]) -> str:
-    (run,) = runs
+def _share(answer, run: Record) -> str:
     layout, exchange = run["layout"], run["metrics"]["allreduce_seconds"]
     step = layout["global_batch_size"] / images_per_sec(run)
     return grade_number(answer, exchange / step, "share", "allreduce_seconds / (global batch / images_per_sec)", {
@@ -54,12 +51,7 @@ def _share(answer, runs: list[Record]) -> str:
     })
 
 
-def _has_errors(run: Record) -> bool:
-    """Return whether some test images were misclassified: for an accuracy of 1, the standard error would be 0."""
-    return bool(run["metrics"].get("test_images")) and 0 < run["metrics"]["test_accuracy"] < 1
-
-
-def _noise(answer, runs: list[Record]) -> str:
+def _noise(answer, *runs: Record) -> str:
     accuracies = [run["metrics"]["test_accuracy"] for run in runs]
     variances = [p * (1 - p) / run["metrics"]["test_images"] for p, run in zip(accuracies, runs, strict=True)]
     difference = abs(accuracies[1] - accuracies[0])
@@ -76,7 +68,9 @@ QUESTIONS = {
     "q1": Question(newest("a run", COMMAND, lambda run: run["history"]), _plan),
     "q2": Question(newest("several workers", COMMAND, lambda run: multi_worker(run) and images_per_sec(run) and
                    run["metrics"].get("allreduce_seconds")), _share, timed=True),
-    "q3": Question(pair_with_one_worker(NOTEBOOK, strong=True, accept=_has_errors), _noise),
+    # For an accuracy of 1, the standard error would be 0.
+    "q3": Question(pair_with_one_worker(NOTEBOOK, strong=True, accept=lambda run: run["metrics"].get("test_images") and
+                                        0 < run["metrics"]["test_accuracy"] < 1), _noise),
 }
 
 
@@ -137,7 +131,10 @@ def _grade_starts(run: StudentFunction) -> str:
         call.expect(value is not None, "the result is a list with a start for each job")
         starts = value or []
         call.expect(all(start >= 0 for start in starts), "no job starts before it is submitted")
-        call.expect(_most_busy(jobs, starts) <= nodes, "at some minute more nodes are in use than there are")
+        for moment in starts:
+            busy = sum(count for (count, limit), start in zip(jobs, starts, strict=True)
+                       if start <= moment < start + limit)
+            call.expect(busy <= nodes, "at some minute more nodes are in use than there are")
         call.expect(len(jobs) == 1 or sum(wanted for wanted, _ in jobs) > nodes or not any(starts),
                     "two jobs may run at the same time if there are enough nodes")
         first = next((index for index, (start, wanted) in enumerate(zip(starts, right, strict=True))
@@ -151,12 +148,6 @@ def _grade_starts(run: StudentFunction) -> str:
                         f"a job behind job {first} delays it; the queue is planned in order")
             call.expect(False, f"for job {first} enough nodes are free earlier")
     return "the queue in order, with backfill; Slurm plans the six jobs of the page in the same way"
-
-
-def _most_busy(jobs: Sequence[tuple[int, int]], starts: Sequence[float]) -> int:
-    """Return the most nodes that are in use at the same time."""
-    return max(sum(count for (count, limit), begin in zip(jobs, starts, strict=True) if begin <= moment < begin + limit)
-               for moment in starts)
 
 
 TASKS = {

@@ -27,8 +27,7 @@ ELASTIC = newest("elastic training in which a worker died", COMMAND, lambda run:
                  len(_events(run)) > 1)
 
 
-def _twice(answer, runs: list[Record]) -> str:
-    (run,) = runs
+def _twice(answer, run: Record) -> str:
     batch, size = run["config"]["batch_size"], run["layout"]["size"]
     steps = sum(event["steps_lost"] for event in _events(run))
     return grade_number(answer, steps * batch * size, "images", "steps_lost x batch_size x workers", {
@@ -38,8 +37,7 @@ def _twice(answer, runs: list[Record]) -> str:
     }, rel_tol=0.005)
 
 
-def _average(answer, runs: list[Record]) -> str:
-    killed, elastic = runs
+def _average(answer, killed: Record, elastic: Record) -> str:
     steps, commit = killed["history"][0]["steps"], elastic["config"]["commit_steps"]
 
     def half(whole: int, of: str):
@@ -50,7 +48,7 @@ def _average(answer, runs: list[Record]) -> str:
                           "elastic": half(commit, "commit_steps")})
 
 
-def _idle(answer, runs: list[Record]) -> str:
+def _idle(answer, *runs: Record) -> str:
     seconds = [event["seconds_lost"] for event in _events(runs[0]) if event["kind"] != "start"]
     start = sum(event["seconds_lost"] for event in _events(runs[0]) if event["kind"] == "start")
     return grade_number(answer, sum(seconds), "seconds", "seconds_lost, summed over the events after the start", {

@@ -16,13 +16,7 @@ def _median(run: Record, method: str, column: str) -> float:
     return statistics.median(row[column] for row in run["tables"]["rounds"] if row["method"] == method)
 
 
-def _exchange(run: Record, method: str) -> float:
-    """Return a method's seconds of exchange per step: a difference of two medians."""
-    return _median(run, method, "step_seconds") - _median(run, method, "compute_seconds")
-
-
-def _share(answer, runs: list[Record]) -> str:
-    (run,) = runs
+def _share(answer, run: Record) -> str:
     step, compute = (_median(run, "plain", column) for column in ("step_seconds", "compute_seconds"))
     return grade_number(answer, (step - compute) / step, "share",
                         "(step - compute) / step, of the medians over the rounds", {
@@ -32,16 +26,15 @@ def _share(answer, runs: list[Record]) -> str:
     }, abs_tol=0.005)
 
 
-def _longest(answer, runs: list[Record]) -> str:
-    (run,) = runs
-    exchanges = {row["method"]: _exchange(run, row["method"]) for row in run["tables"]["rounds"]}
+def _longest(answer, run: Record) -> str:
+    exchanges = {row["method"]: _median(run, row["method"], "step_seconds") - _median(run, row["method"],
+                 "compute_seconds") for row in run["tables"]["rounds"]}
     right = max(exchanges, key=lambda method: exchanges[method])
     others = dict.fromkeys(exchanges, "another method has a larger difference between step and computation")
     return grade_choice(answer, {right}, others, "it has the largest median step minus median computation")
 
 
-def _zero_bytes(answer, runs: list[Record]) -> str:
-    (run,) = runs
+def _zero_bytes(answer, run: Record) -> str:
     parameters, size = run["metrics"]["parameters"], run["layout"]["size"]
     right = 8 * parameters + 8 * parameters / size
     return grade_number(answer, right, "bytes", "4 P for the weights, 4 P for the gradients, 8 P / N for the moments", {
