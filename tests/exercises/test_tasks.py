@@ -124,30 +124,22 @@ def efficiency(images_per_sec_1, images_per_sec_n, n):
     draws = [rng.choice(many, len(many)).mean() / rng.choice(one, len(one)).mean() / n for _ in range(4000)]
     return many.mean() / one.mean() / n, *np.percentile(draws, [2.5, 97.5])
 """),
-    "an object": ("lab04.excess", "class Excess:\n    def __call__(self, one, many, n):\n"
-                  "        return {k: many[k] - one[k] / n for k in one}\nexcess = Excess()\n"),
-    "a lambda": ("lab04.excess", "excess = lambda one, many, n: {k: many[k] - one[k] / n for k in one}\n"),
     "a named tuple and a fraction": ("lab10.select", "from collections import namedtuple\n"
                                      "from fractions import Fraction\n"
                                      "Choice = namedtuple('Choice', 'index share')\n"
                                      + BEST % "Choice(best, Fraction(test[best]))"),
     "a Series": ("lab12.rest", "import pandas as pd\n" + REST % "pd.Series(order[seen:], dtype=int).iloc[rank::size]"),
-    "a digest": ("lab10.subset", "import hashlib\n" + SUBSET %
-                 "int(hashlib.sha256(f'{seed}/{name}'.encode()).hexdigest(), 16) / 2**256"),
 }
 NEEDS = "this cell needs `%s`, which it does not define: define it in this cell"
 WRONG_CELLS = {
     "a name of another cell": ("lab04.efficiency", "def efficiency(one, many, n):\n    return rng.normal()\n",
                                NEEDS % "rng"),
     "a name at once": ("lab04.excess", "part = INF\n" + EXCESS % "one[k]", NEEDS % "INF"),
-    "an import of another cell": ("lab12.rest", REST % "pd.Series(order)", NEEDS % "pd"),
     "a module beside the notebook": ("lab04.excess", "import mine\n" + EXCESS % "one[k]",
                                      "imports `mine`, which is not installed"),
     "another function alone": ("lab04.excess", "mine = lambda one, many, n: {}\n", NEEDS % "excess"),
     "the grader": ("lab10.subset", "from labs.exercises.lab10_caltech import QUESTIONS\n"
                    "subset = lambda *args: QUESTIONS(*args)\n", NEEDS % "QUESTIONS"),
-    "the solution": ("lab10.select", "from solutions import lab10_caltech\n" + BEST % "lab10_caltech.select()",
-                     NEEDS % "lab10_caltech"),
     "the kit in the function": ("lab10.select", BEST % "__import__('solutions.lab10_caltech').select()",
                                 "imports `solutions.lab10_caltech`, which is not inst"),
     "hash()": ("lab10.subset", SUBSET % "hash(f'{seed}/{name}') % 100000 / 100000", "in another process this image is"),

@@ -14,7 +14,6 @@ from labs import exercises
 from labs.exercises import two_workers
 from labs.run.paths import ROOT
 from tests.exercises.solved import repaired_script, solution, with_solutions
-from tests.tools.cluster import client
 from tests.waiting import ends
 
 pytestmark = [pytest.mark.workers, with_solutions]
@@ -134,12 +133,3 @@ def test_lab05_hangs(folders):
     assert re.findall(r"rank (\d) on \S+ \(lab05\.py, line (\d+)\)", said) == [("0", "33"), ("1", "34")]
     assert rest.endswith("labs: interrupted\n")
     assert process.wait() == 130
-
-
-def test_lab11_divides_the_images_of_a_node_but_not_between_nodes(tmp_path, folders):
-    """On one node the bug does not show."""
-    with client.running(tmp_path / "cluster", "--nodes", 2, *client.sharing(folders[1])) as cluster:
-        trained = [re.findall(r"2 workers on 2 nodes, epoch \d: (\d+) images trained, 1024 different", cluster.labs(
-            "shell", "--", sys.executable, "-m", "labs", "launch", "2", folder / "lab11.py").stdout)
-            for folder in folders]
-    assert trained == [["2048"] * 3, ["1024"] * 3]

@@ -21,8 +21,6 @@ from labs.tools.grade.judge import BY_HAND, NO_ANSWER, RIGHT, WRONG, Graded
 
 ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz")
 STATUSES = (RIGHT, WRONG, NO_ANSWER, BY_HAND)
-Copies = Sequence[tuple[Sequence[str], str]]
-"""As `evidence.copies` returns them: the students, and a line."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -93,7 +91,7 @@ def _section(title: str, lines: Sequence[str]) -> list[str]:
     return ["", f"## {title}", "", *(f"- {tables.markdown(one_line(line))}" for line in lines or ["none"])]
 
 
-def _table(graded: Sequence[Graded], copies: Copies) -> str:
+def _table(graded: Sequence[Graded], copies: Sequence[tuple]) -> str:
     """Return all hand-ins as CSV, one per student and lab."""
     rows = []
     for each in graded:
@@ -119,7 +117,7 @@ def _feedback(each: Graded) -> str:
     return "\n".join([*lines, ""])
 
 
-def _class_page(graded: Sequence[Graded], copies: Copies, others: Sequence[str]) -> str:
+def _class_page(graded: Sequence[Graded], copies: Sequence[tuple], others: Sequence[str]) -> str:
     """Return the page on the class as Markdown; the exercises that most got wrong come first."""
     problems = [f"{each.file}: {each.problem}" for each in graded if each.problem]
     lines = ["# The class", "", f"{plural(len(graded), 'hand-in')}, {len(problems)} of them not graded.", ""]

@@ -24,7 +24,6 @@ OF_A_PAGE = 1000
 FEWEST_LINES, LONGEST_CELL = 5, 100_000
 """Shorter functions are often equal by chance. To parse code of more characters might take all memory."""
 TIMES, SEED = "times that are equal to the last digit: the same run, or a copy", "the seed that belongs to one of them"
-GRADER = re.compile(r"\b(?:labs\.exercises|solutions)(?:\.\w+)+")
 DIGESTS = {"edited": "changed after the run: its contents do not match its digest",
            "none": "no digest: made by an earlier version of the kit, or the digest was removed"}
 
@@ -38,17 +37,23 @@ def parse_time(text: str) -> datetime.datetime | None:
 
 
 def findings(hand_in: HandIn) -> Iterator[str]:
-    """Yield what is odd about a hand-in."""
-    created = parse_time(hand_in.manifest.created)
+    """Yield what is odd about a hand-in: its time, its cells and its records."""
+    created, student = parse_time(hand_in.manifest.created), hand_in.manifest.student
     if created is None or created > datetime.datetime.now(datetime.UTC) + SLACK:
         yield f"the time of the hand-in, {hand_in.manifest.created!r}, is in the future or unknown"
     yield from (f"left out: {problem}" for problem in hand_in.damaged)
-    yield from (f"{name} mentions {kit}" for name, answer in hand_in.answers.items()
-                for kit in sorted({*GRADER.findall(str(answer.get("cell")))}))
+    for name, answer in hand_in.answers.items():
+        for kit in {*re.findall(r"\b(?:labs\.exercises|solutions)(?:\.\w+)+", str(answer.get("cell")))}:
+            yield f"{name} mentions {kit}"
     odd: dict[str, list[str]] = defaultdict(list)
     for record in hand_in.records:
-        for problem in _problems(record, hand_in.manifest.student, created):
-            odd[problem].append(_format_name(record))
+        began, name = parse_time(record["started"]), _format_name(record)
+        if record.get("student", student) != student:
+            odd[f"a run of {record['student']!r}, handed in by {student}"].append(name)
+        if began is None or (created and began > created + SLACK):
+            odd[f"began at {record['started']!r}, not before the hand-in was packed"].append(name)
+        if problem := DIGESTS.get(records.digest_state(record)):
+            odd[problem].append(name)
     for problem, (first, *others) in odd.items():
         yield first + f" and {plural(len(others), 'other record')}" * bool(others) + f": {problem}"
     yield from map(str, checker.check_records(hand_in.records))
@@ -56,17 +61,6 @@ def findings(hand_in: HandIn) -> Iterator[str]:
 
 def _format_name(record: Record) -> str:
     return f"{record['lab']}/{record['run']}"
-
-
-def _problems(record: Record, student: str, created: datetime.datetime | None) -> Iterator[str]:
-    """Yield what is odd about the owner, the digest and the date of a record."""
-    if record.get("student", student) != student:
-        yield f"a run of {record['student']!r}, handed in by {student}"
-    if problem := DIGESTS.get(records.digest_state(record)):
-        yield problem
-    began = parse_time(record["started"])
-    if began is None or (created and began > created + SLACK):
-        yield f"began at {record['started']!r}, not before the hand-in was packed"
 
 
 def copies(hand_ins: Sequence[HandIn]) -> list[tuple[tuple[str, ...], str]]:
