@@ -169,8 +169,7 @@ def grade_speedup(answer: Any, one: Record, many: Record, more_mistakes: Mapping
         "that is the scaling efficiency; the speedup is not divided by the number of workers": right / size,
         "that is the number of workers, the best possible speedup": size,
         "that is the ratio of the total seconds, which are mostly start-up and first epoch": ratio(*seconds),
-        **(more_mistakes or {}),
-    })
+        **(more_mistakes or {})})
 
 
 def grade_efficiency(answer: Any, one: Record, many: Record) -> str:
@@ -180,5 +179,4 @@ def grade_efficiency(answer: Any, one: Record, many: Record) -> str:
     return grade_number(answer, right / size, "share", formula, {
         f"that is the speedup; divide it by the {size} workers": right,
         f"that is upside down: throughput(1) / throughput({size}) is not a speedup": ratio(1, right) / size,
-        "that is the share that is lost; the efficiency is the share that is left": 1 - right / size,
-    })
+        "that is the share that is lost; the efficiency is the share that is left": 1 - right / size})

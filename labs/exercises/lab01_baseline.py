@@ -41,8 +41,7 @@ def _steps(answer, run: Record) -> str:
             EPOCHS * images / size,
         "that leaves out the last, smaller batch of each epoch": EPOCHS * (images // size),
         "that is the number of steps that the run itself took": sum(row["steps"] for row in run["history"]),
-        "that is the number of steps of one epoch": per_epoch,
-    }, rel_tol=1e-6)
+        "that is the number of steps of one epoch": per_epoch}, rel_tol=1e-6)
 
 
 def _minutes(answer, run: Record) -> str:
@@ -53,8 +52,7 @@ def _minutes(answer, run: Record) -> str:
         "that is the time of one epoch": right / EPOCHS,
         "that includes the first epoch, in which the model is traced": steps * traced / 60,
         "that goes by images_per_sec, which does not count the padding of this run's last steps":
-            EPOCHS * IMAGES / images_per_sec(run) / 60,
-    })
+            EPOCHS * IMAGES / images_per_sec(run) / 60})
 
 
 def _fastest(answer, *runs: Record) -> str:

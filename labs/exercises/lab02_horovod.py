@@ -25,8 +25,7 @@ def _steps(answer, run: Record) -> str:
             math.ceil(images / batch),
         "that adds up the steps of all workers; they take each step together": right * size,
         "that leaves out the last step, on the remaining images": images // (batch * size),
-        "that is not rounded up: the remaining images make a step, too": images / (batch * size),
-    }, rel_tol=1e-6)
+        "that is not rounded up: the remaining images make a step, too": images / (batch * size)}, rel_tol=1e-6)
 
 
 def _share_of_images(answer, *runs: Record) -> str:

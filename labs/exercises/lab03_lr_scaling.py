@@ -56,8 +56,7 @@ def _updates(answer, *runs: Record) -> str:
         "that is upside down": 1 / right,
         "the question is not about epochs: an epoch of the larger batch has fewer steps": 1,
         "that is the ratio of the global batches; the last step of an epoch is not full, so count the steps":
-            large[0] / small[0],
-    }, rel_tol=0.005)
+            large[0] / small[0]}, rel_tol=0.005)
 
 
 def _name(run: Record) -> str:

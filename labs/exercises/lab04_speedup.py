@@ -77,8 +77,7 @@ def _exchange(answer, run: Record) -> str:
         "that counts everything but computing as communication": 1 - share["compute"],
         "that is relative to computing; the share of the whole epoch is asked for":
             ratio(share["communication"], share["compute"]),
-        "that is in seconds": _part(run, "communication"),
-    }, abs_tol=0.002)
+        "that is in seconds": _part(run, "communication")}, abs_tol=0.002)
 
 
 QUESTIONS = {

@@ -28,8 +28,7 @@ def _busbw(answer, run: Record) -> str:
     return grade_number(answer, right, "GB/s", "bytes / seconds x 2 (N - 1) / N / 1e9, of the largest message", {
         "that is algbw; in a ring each link carries 2 (N - 1) / N times the message": algbw,
         "that uses the factor of an all-gather, (N - 1) / N; an all-reduce is a reduce-scatter and an all-gather":
-            right / 2,
-    })
+            right / 2})
 
 
 def _step(answer, run: Record) -> str:
@@ -51,8 +50,7 @@ def _epoch(answer, *runs: Record) -> str:
         "that is the factor for a step, which sends as much as before; an epoch has fewer steps": 1,
         "that is upside down: the larger batch has fewer steps, so fewer bytes per epoch": 1 / right,
         "workers do not exchange images: a step with more images sends as much as before":
-            last["batch_size"] / first["batch_size"],
-    })
+            last["batch_size"] / first["batch_size"]})
 
 
 def _kind(answer, *runs: Record) -> str:

@@ -35,8 +35,7 @@ def _worker_shares(answer, *runs: Record) -> str:
     batch = {"each worker processes its own share of a step's images": 1}
     return grade_entries(answer, {
         "parameters": lambda value: grade_number(value, 1, "share", "all parameters, on every worker", model),
-        "images": lambda value: grade_number(value, 1 / size, "share", "batch_size / global batch", batch),
-    })
+        "images": lambda value: grade_number(value, 1 / size, "share", "batch_size / global batch", batch)})
 
 
 def _slope(answer, *runs: Record) -> str:
@@ -49,8 +48,7 @@ def _slope(answer, *runs: Record) -> str:
         "that divides the whole peak by the number of images; it includes TensorFlow and the weights at any batch size":
             peaks[most] / images[most],
         "that is the line's intercept, the memory without images": start,
-        "that is upside down: images per MiB": 1 / each,
-    }, rel_tol=0.03)
+        "that is upside down: images per MiB": 1 / each}, rel_tol=0.03)
 
 
 QUESTIONS = {

@@ -17,15 +17,13 @@ def _serial(answer, one: Record, many: Record) -> str:
         "that is Gustafson's share, (n - S) / (n - 1), which is for weak scaling": (size - speedup) / (size - 1),
         "that is 1 - S/n, one minus the efficiency; Amdahl's s is a share of one worker's time":
             1 - speedup / size,
-        "that is the parallel share; the serial share is asked for": 1 - right,
-    }, abs_tol=0.005)
+        "that is the parallel share; the serial share is asked for": 1 - right}, abs_tol=0.005)
 
 
 def _input_share(answer, run: Record) -> str:
     throughput, of_input = images_per_sec(run), run["metrics"]["input_images_per_sec"]
     return grade_number(answer, throughput / of_input, "share", "images_per_sec / input_images_per_sec", {
-        "that is upside down: by what factor the input is faster than the training": of_input / throughput,
-    })
+        "that is upside down: by what factor the input is faster than the training": of_input / throughput})
 
 
 QUESTIONS = {

@@ -52,8 +52,7 @@ def _outlier(answer, *runs: Record) -> str:
         "run": lambda value: grade_choice(value, {outlier}, others,
                                           "it would compare two experiments, not two numbers of workers"),
         "setting": lambda value: grade_choice(value, {"base_lr"}, settings,
-                                              "no scaling rule for 1, 2 or 4 workers gives both learning rates"),
-    })
+                                              "no scaling rule for 1, 2 or 4 workers gives both learning rates")})
 
 
 def _rest(answer, run: Record) -> str:
@@ -63,8 +62,7 @@ def _rest(answer, run: Record) -> str:
     return grade_number(answer, right, "share", "(epochs - 1) x seconds_per_epoch / total_seconds", {
         "that is the share of everything else: start-up, first epoch, test": 1 - right,
         "that counts the first epoch as one of the others, but it takes longer": epochs * per_epoch / total,
-        "that includes the first epoch": right + times["first_epoch_seconds"] / total,
-    }, abs_tol=0.002)
+        "that includes the first epoch": right + times["first_epoch_seconds"] / total}, abs_tol=0.002)
 
 
 QUESTIONS = {

@@ -18,8 +18,7 @@ def _training_share(answer, *runs: Record) -> str:
     test, held = (runs[0]["config"][f"{name}_split"] for name in ("test", "validation"))
     return grade_number(answer, (1 - test) * (1 - held), "share", "(1 - test_split) x (1 - validation_split)", {
         "validation_split is a share of the images outside the test, not of all images": 1 - test - held,
-        "that ignores the test images, which are held out as well": 1 - held,
-    }, rel_tol=0.01)
+        "that ignores the test images, which are held out as well": 1 - held}, rel_tol=0.01)
 
 
 def _cost(answer, *runs: Record) -> str:
@@ -33,8 +32,7 @@ def _cost(answer, *runs: Record) -> str:
                   "val_seconds / (train_seconds + val_seconds), both summed over the epochs after the first", {
                       "that is val_seconds / train_seconds; the share of the whole epoch is asked for": held / train,
                       "that includes the first epoch, which also compiles the model": all_held / (all_train + all_held),
-                      "that is the share of the training": train / (train + held),
-                  })
+                      "that is the share of the training": train / (train + held)})
 
 
 def _best(answer, *runs: Record) -> str:

@@ -35,8 +35,7 @@ def _plan(answer, run: Record) -> str:
         "steps_per_epoch": lambda value: grade_number(
             value, steps(size), "steps", "training images / global batch, rounded up", counted(steps) |
             {"that is not rounded up: the remaining images make a step, too": images / (batch * size),
-             "that leaves out the last, smaller step": images // (batch * size)}, rel_tol=1e-6),
-    })
+             "that leaves out the last, smaller step": images // (batch * size)}, rel_tol=1e-6)})
 
 
 def _share(answer, run: Record) -> str:
@@ -47,8 +46,7 @@ def _share(answer, run: Record) -> str:
             exchange / step * layout["size"],
         "that is upside down": step / exchange,
         "that is relative to an epoch; the exchange happens in each step":
-            exchange / run["timings"]["seconds_per_epoch"],
-    })
+            exchange / run["timings"]["seconds_per_epoch"]})
 
 
 def _noise(answer, *runs: Record) -> str:
@@ -60,8 +58,7 @@ def _noise(answer, *runs: Record) -> str:
         "that is in standard errors of one accuracy; the difference of two is more uncertain":
             difference / math.sqrt(variances[0]),
         "that adds the two standard errors; their squares add": difference / sum(map(math.sqrt, variances)),
-        "that is the difference itself": difference,
-    }, abs_tol=0.02)
+        "that is the difference itself": difference}, abs_tol=0.02)
 
 
 QUESTIONS = {

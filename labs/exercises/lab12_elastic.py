@@ -55,8 +55,7 @@ def _idle(answer, *runs: Record) -> str:
         "that includes the start, which is part of every run": sum(seconds) + start,
         "that is the start alone": start,
         "that is the longest pause alone": max(seconds),
-        "that is when the last event happened, not how long it lasted": _events(runs[0])[-1]["seconds"],
-    })
+        "that is when the last event happened, not how long it lasted": _events(runs[0])[-1]["seconds"]})
 
 
 QUESTIONS = {

@@ -22,8 +22,7 @@ def _share(answer, run: Record) -> str:
                         "(step - compute) / step, of the medians over the rounds", {
         "that is the share of the computation": compute / step,
         "that divides by the computation; a share of the step is divided by the step": (step - compute) / compute,
-        "that is in seconds; divide by those of the step": step - compute,
-    }, abs_tol=0.005)
+        "that is in seconds; divide by those of the step": step - compute}, abs_tol=0.005)
 
 
 def _longest(answer, run: Record) -> str:
@@ -41,8 +40,7 @@ def _zero_bytes(answer, run: Record) -> str:
         "that is without ZeRO: every worker keeps all moments": 16 * parameters,
         "that is stage 2, which divides the gradients as well": 4 * parameters + 12 * parameters / size,
         "that is stage 3, which divides everything": 16 * parameters / size,
-        "that is the moments alone": 8 * parameters / size,
-    }, rel_tol=0.001)
+        "that is the moments alone": 8 * parameters / size}, rel_tol=0.001)
 
 
 QUESTIONS = {
