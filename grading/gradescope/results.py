@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from labs.run import atomic
-from labs.tools.grade import judge, policy
+from labs.tools.grade import judge
 from labs.tools.grade.judge import BY_HAND, RIGHT, Graded
 
 
@@ -18,8 +18,8 @@ def main(base: Path) -> None:
     submission = base / "submission"
     zips = sorted(submission.glob("*.zip"))  # Gradescope unpacks a zip that a student uploads.
     # Functions need no container: Gradescope's own holds one submission and no solutions.
-    hand_in = judge.read(zips[0] if zips else submission)
-    graded = judge.judge(hand_in, policy.read(policy.DEFAULT), container=None)
+    hand_in = judge.read(zips[0] if zips else submission, base)
+    graded = judge.judge(hand_in, judge.read_policy(judge.POLICY))
     (base / "results").mkdir(exist_ok=True)
     atomic.write_json(base / "results/results.json", results(graded))
 

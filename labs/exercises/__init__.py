@@ -12,89 +12,74 @@ with its `QUESTIONS` and its `TASKS`, which need no records; their texts are on 
 which can be left out of what students get. Imports no TensorFlow.
 """
 
-from __future__ import annotations
-
 import importlib
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from labs.exercises import answers, child, fresh_process
+from labs.exercises import child, fresh_process
 from labs.exercises.code_tasks import Task
-from labs.exercises.grading import NoAnswerError, Question, Record, format_error, format_value, require
+from labs.exercises.grading import NoAnswerError, Question, Record, format_value, require, shorten
 from labs.exercises.guesses import judged
 from labs.results import records
-from labs.run import catalogue
+from labs.run import atomic, catalogue
 from labs.run.environment import student_id
 from labs.run.errors import LabError, quoted
-from labs.run.text import printable
+from labs.run.paths import work_dir
+from labs.run.text import one_line
 
-__all__ = ["check", "entries", "judged", "runs", "show"]
+__all__ = ["check", "entries", "judged", "load_answer", "runs", "show"]
 
 
 def entries(lab: str) -> dict[str, Question | Task]:
     """Return the questions and tasks of a lab by id; LabError if no lab has this name, number or unique prefix."""
     lab = catalogue.resolve(lab)
     module = importlib.import_module(f"labs.exercises.{lab}")
-    return {f"{lab.partition('_')[0]}.{key}": entry for key, entry in {**module.QUESTIONS, **module.TASKS}.items()}
+    return {f"{lab[:5]}.{key}": entry for key, entry in {**module.QUESTIONS, **module.TASKS}.items()}
 
 
 def check(question: str, answer: Any, results_root: Path | None = None) -> None:
     """Grade an answer, from the student's own records or by what a function does, and print a line if it is right.
 
-    The cell that defines a function is run alone, in a fresh process. The answer, or the text of that cell, is saved
-    for `labs handin`, right or wrong.
-
-    Args:
-        question: The id of a question or a task: "lab04.q2", "lab02.shard".
-        answer: A plain value, as the question asks for it, or the student's function.
-        results_root: The folder of all results; by default that of the notebooks.
+    The answer, or the text of the cell that defines the function, is saved for `labs handin`, right or wrong.
 
     Raises:
         AssertionError: The answer is wrong, or a record is missing; names the mistake, or the command for the record.
-        LabError: There is no such question.
     """
-    name, entry = _find(question)
-    field, value, line, about, wrong = "answer", answer, 0, [], ""
+    entry, field, value, about, wrong = _find(question), "answer", answer, [], ""
     try:
         if isinstance(entry, Task) and entry.arguments:
-            if not callable(answer):
-                form = f"{name.partition('.')[2]}({', '.join(entry.arguments)})"
-                raise NoAnswerError(f"the answer is the function `{form}`, not {format_value(answer)}")
-            field, (value, line) = "cell", fresh_process.find_cell(answer)
+            field, value = "cell", fresh_process.find_cell(answer, question.partition(".")[2], entry.arguments)
         else:
-            value = child.loads(child.dumps(answer))  # As `labs grade` will read it.
-        about = _select_runs(name, entry, results_root)
-        print(f"{question}: right: {grade(name, entry, value, about, student_id() or '', line=line)}")
+            value = child.loads(json.dumps(child.plain(answer)))  # As `labs grade` will read it.
+        about = _select_runs(question, results_root)
+        print(f"{question}: right: {grade(question, value, about, student_id() or '')}")
     except NoAnswerError as problem:
-        earlier = "; not kept: the hand-in has your earlier cell" * bool(answers.load(name))
+        earlier = "; not kept: the hand-in has your earlier cell" * bool(load_answer(question))
         raise AssertionError(f"{question}: {problem}{earlier}") from None
     except AssertionError as problem:
-        wrong = f"{problem}" + f"\n  Look at: {_format_names(about)}" * bool(about)
+        names = shorten(", ".join(f"{run['lab']}/{run['run']}" for run in about))
+        wrong = f"{problem}" + f"\n  Look at: {names}" * bool(about)
     except Exception as error:
-        of = _format_names(about) or "these records"
-        wrong = f"{format_value(answer)} cannot be graded from {of}: {format_error(error)}"
+        wrong = f"{format_value(answer)} cannot be graded: {shorten(f'{type(error).__name__}: {error}')}"
     if value is not None:
-        answers.save(name, {field: value}, about)
+        _save(question, {field: value, "runs": [run["run"] for run in about]})
     require(not wrong, f"{question}: {wrong}")
 
 
-def grade(name: str, entry: Question | Task, answer: Any, about: list[Record], owner: str,
-          container: Sequence[str] | None = None, line: int = 0) -> str:
+def grade(question: str, answer: Any, about: list[Record], owner: str, container: Sequence[str] = ()) -> str:
     """Return why an answer is right, or raise AssertionError: `check` and `labs grade` call this alike.
 
-    Args:
-        name: Its id: "lab04.q2".
-        entry: The question or task.
-        answer: A plain value, or the text of the cell that defines the function.
-        about: The records that the question is about.
-        owner, container, line: As in `fresh_process.grade`.
+    The answer is plain data, or the text of a function's cell, which runs behind the words of `container`. Its owner,
+    the student, decides some of the inputs.
     """
+    entry = _find(question)
     if isinstance(entry, Question):
         return entry.grade(answer, about)
     if not entry.arguments or entry.on_workers:
         return entry.grade(answer)
-    return fresh_process.grade(name, entry, answer, owner, container, line)
+    return fresh_process.grade(question, entry, answer, owner, container)
 
 
 def show(answers: Mapping[str, Any], results_root: Path | None = None) -> None:
@@ -112,25 +97,34 @@ def show(answers: Mapping[str, Any], results_root: Path | None = None) -> None:
 def runs(question: str, results_root: Path | None = None) -> list[Record]:
     """Return the records that a question is about; AssertionError names the command that makes missing ones."""
     try:
-        return _select_runs(*_find(question), results_root)
+        return _select_runs(question, results_root)
     except AssertionError as missing:
         raise AssertionError(f"{question}: {missing}") from None
 
 
-def _select_runs(name: str, entry: Question | Task, results_root: Path | None) -> list[Record]:
-    lab = catalogue.resolve(name.partition(".")[0])
+def _select_runs(question: str, results_root: Path | None) -> list[Record]:
+    entry, lab = _find(question), catalogue.resolve(question[:5])
     return [] if isinstance(entry, Task) else entry.select_runs(records.read_all(lab, results_root))
 
 
-def _format_names(about: Sequence[Record]) -> str:
-    return ", ".join(printable(f"{run['lab']}/{run['run']}") for run in about)
-
-
-def _find(question: str) -> tuple[str, Question | Task]:
-    """Return an exercise with its id as its lab has it: "lab04.q2" for "lab4.q2"."""
-    lab, _, key = question.partition(".")
-    known = entries(lab)
-    name = f"{catalogue.resolve(lab).partition('_')[0]}.{key}"
-    if name not in known:
+def _find(question: str) -> Question | Task:
+    known = entries(question.partition(".")[0])
+    if question not in known:
         raise LabError(f"unknown question {quoted(question)}; there are: {', '.join(known)}")
-    return name, known[name]
+    return known[question]
+
+
+# Saved answers, in `work/answers/`.
+
+def _save(question: str, answer: dict[str, Any]) -> None:
+    """Save an answer or a cell, and the names of the records from which it was judged; print why it is not saved."""
+    try:
+        atomic.write_json(work_dir() / f"answers/{question}.json", answer | {"student": student_id()})
+    except Exception as problem:
+        print(f"{question}: not saved for the hand-in: {one_line(problem)}")
+
+
+def load_answer(question: str) -> dict[str, Any] | None:
+    """Return what was saved for a question: "answer" or "cell", "runs" and "student"; None if nothing was."""
+    path = work_dir() / f"answers/{question}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None

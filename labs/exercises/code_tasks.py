@@ -1,45 +1,43 @@
 """Tasks: functions that students write, and scripts with a planted bug.
 
 A function is graded by properties that it must have, on inputs from the smallest up, so that the example in a hint is
-the smallest that fails. A hint names the property, never the right result. The page has the text of a task.
+the smallest that fails. A hint names the property, never the right result.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from labs.exercises.grading import NoAnswerError, format_value, grade_choice, grade_entries, require, shorten
 
+Asker = Callable[[Sequence[Any]], dict[str, Any]]
+"""Calls a student's function with arguments, and returns what `child.answer_call` does."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A task that is graded without records: a function to write, or a bug to find."""
+    """A function to write, with its arguments, or a bug to find.
+
+    `grade` takes the answer, the student's function, or the text of a cell that runs on real workers; it returns what
+    was checked, or raises AssertionError.
+    """
 
     grade: Callable[..., str]
-    """Takes the answer or the student's function; returns what was checked, or raises AssertionError."""
     arguments: tuple[str, ...] = ()
-    """Those of the function to write; none: a bug to find."""
     on_workers: bool = False
-    """Whether `grade` takes the text of the cell, and runs it on real workers."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """A call of a student's function."""
+    """A call of a student's function, as one would write it, its arguments after the call, and what it returned."""
 
     text: str
-    """As one would write it: "shard(indices=[0, 1], rank=0)"."""
     args: Sequence[Any]
-    """The arguments after the call, which may have changed them, as plain data."""
     value: Any
-    """What it returned."""
 
     def expect(self, holds: Any, broken: str) -> None:
         """Raise AssertionError with this call as the example, and with what is broken, unless a property holds."""
@@ -52,44 +50,35 @@ class Call:
         return found[0] if found else math.nan
 
     def expect_number(self, right: float, broken: str, mistakes: Mapping[str, float] | None = None) -> None:
-        """Raise AssertionError unless the value is the right number.
-
-        Args:
-            right: The right number.
-            broken: The property that is broken.
-            mistakes: What typical mistakes give, each with its hint.
-        """
+        """Raise AssertionError unless the value is the right number, with the hint for a typical mistake's value."""
         value = self.number()
         for hint, wrong in (mistakes or {}).items():
             self.expect(close(right, wrong) or not close(value, wrong), hint)
         self.expect(close(value, right), broken)
 
 
-Asker = Callable[[Sequence[Any]], dict[str, Any]]
-"""Calls a student's function with arguments."""
-
-
 @dataclasses.dataclass(frozen=True)
 class StudentFunction:
-    """A function that a student wrote."""
+    """A function that a student wrote, in its cell.
+
+    `rng` draws further inputs, which differ from student to student and are always the same for one. `ask_second` calls
+    the function in a second process, where Python's hash() of a text is another.
+    """
 
     name: str
     arguments: Sequence[str]
     ask: Asker
     rng: np.random.Generator
-    """Draws further inputs, which differ from student to student and are always the same for one."""
     ask_second: Asker
-    """Calls the same function in a second process, where Python's hash() of a text is another."""
-    doc: str
-    """Its docstring."""
+    cell: str
 
-    def __call__(self, *args: Any) -> Call:
+    def __call__(self, *args: Any, second_process: bool = False) -> Call:
         """Call it, and return what came out as plain data; AssertionError if that is an error, or nothing."""
-        return self._call(self.ask, args)
-
-    def in_second_process(self, *args: Any) -> Call:
-        """Call it in the second process."""
-        return self._call(self.ask_second, args)
+        text, answer = self._text(args), (self.ask_second if second_process else self.ask)(args)
+        require("error" not in answer, f"`{text}` raised {shorten(str(answer.get('error')))}")
+        if answer["value"] is None:
+            raise NoAnswerError(f"no answer yet: `{text}` returned nothing")
+        return Call(text, answer["args"], answer["value"])
 
     def whole(self, low: int, high: int) -> int:
         """Return the next drawn whole number from low to high."""
@@ -102,16 +91,8 @@ class StudentFunction:
     def expect_value_error(self, *args: Any, because: str) -> None:
         """Raise AssertionError, with the reason, unless the function raises ValueError for these arguments."""
         answer = self.ask(args)
-        did = f"raised {answer['error']}" if answer.get("error") else f"returned {format_value(answer['value'])}"
+        did = f"raised {shorten(answer['error'])}" if "error" in answer else f"returned {format_value(answer['value'])}"
         require(answer.get("refused"), f"`{self._text(args)}` {did}, not ValueError: {because}")
-
-    def _call(self, ask: Asker, args: Sequence[Any]) -> Call:
-        text, answer = self._text(args), ask(args)
-        if answer.get("error"):
-            raise AssertionError(f"`{text}` raised {format_raised(answer)}")
-        if answer["value"] is None:
-            raise NoAnswerError(f"no answer yet: `{text}` returned nothing")
-        return Call(text, answer["args"], answer["value"])
 
     def _text(self, args: Sequence[Any]) -> str:
         given = zip(self.arguments, args, strict=True)
@@ -119,18 +100,8 @@ class StudentFunction:
 
 
 def code(arguments: str, grade: Callable[[StudentFunction], str]) -> Task:
-    """Return the task to write a function.
-
-    Args:
-        arguments: Its arguments, as the page has them: "n, speedup".
-        grade: Takes the student's function; returns what was checked, or raises AssertionError with what is wrong.
-    """
+    """Return the task to write a function with arguments, as the page has them: "n, speedup"."""
     return Task(grade, tuple(arguments.split(", ")))
-
-
-def format_raised(answer: Mapping[str, Any]) -> str:
-    """Return the error of a call as one short line."""
-    return shorten(f"{answer['error']}: {answer['text']}".removesuffix(": "))
 
 
 HASH = "each worker is a process: Python's hash() of a text, and the order of a set, differ from process to process"
@@ -139,24 +110,19 @@ HASH = "each worker is a process: Python's hash() of a text, and the order of a 
 
 def numbers(value: Any, count: int) -> list[float] | None:
     """Return a list of that many finite numbers, and None for anything else."""
-    array = _to_array(value)
-    return array.tolist() if array is not None and array.shape == (count,) and np.isfinite(array).all() else None
+    found = arrays([value], [np.zeros(count)])
+    return found[0].tolist() if found and np.isfinite(found[0]).all() else None
 
 
 def arrays(value: Any, like: Sequence[np.ndarray]) -> list[np.ndarray] | None:
     """Return a list of arrays with given shapes, and None for anything else."""
-    found = list(map(_to_array, value)) if isinstance(value, list) else []
-    same = [array is not None and array.shape == np.shape(other) for array, other in zip(found, like, strict=False)]
-    return [array for array in found if array is not None] if len(found) == len(like) and all(same) else None
-
-
-def _to_array(value: Any) -> np.ndarray | None:
-    """Return what holds numbers as an array, and None for anything else."""
     try:
-        array = np.asarray(value)
-    except (TypeError, ValueError):  # Lists of unequal lengths.
+        found = list(map(np.asarray, value)) if isinstance(value, list) else []
+    except ValueError:  # Lists of unequal lengths.
         return None
-    return array if array.dtype.kind in "iuf" else None
+    same = [array.dtype.kind in "iuf" and array.shape == np.shape(other)
+            for array, other in zip(found, like, strict=False)]
+    return found if len(found) == len(like) and all(same) else None
 
 
 def close(one: Any, other: Any) -> bool:
@@ -169,30 +135,25 @@ def close(one: Any, other: Any) -> bool:
 COMMON = {
     "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
     "some images are never seen": "every image is in the share of one worker, in every epoch",
-    "it never ends": "all workers take equally many steps, and call the same collectives in the same order",
-}
+    "it never ends": "all workers take equally many steps, and call the same collectives in the same order"}
 """Symptoms that most pages offer, and what is wrong about them in most scripts."""
+SHARDED = "each worker takes every size-th image: together they take all of them"
+AVERAGED = "the optimizer averages the gradients, as it should"
+BROADCAST = "it makes the weights equal at the start"
+"""What is right about lines that most scripts have."""
 
 
 def bug(symptom: str, line: int, reason: str, symptoms: Mapping[str, str], lines: Mapping[int, str]) -> Task:
-    """Return the task to find the bug of a script.
+    """Return the task to find the symptom and the line of a script's bug, and the reason.
 
-    Args:
-        symptom: What the script does wrong.
-        line: The line with the bug.
-        reason: Why that line has that symptom.
-        symptoms: Other symptoms that the page offers, each with what is wrong about that choice.
-        lines: Other lines, each with what is wrong about that choice.
+    `symptoms` and `lines` are the other choices of the page, each with what is wrong about it.
     """
     others = {name: hint for name, hint in (COMMON | dict(symptoms)).items() if name != symptom}
     numbered = {f"line {number}": hint for number, hint in lines.items()}
+
+    def grade_line(given: Any) -> str:
+        number = re.fullmatch(r"\s*(?:line)?\s*(\d+)\s*", str(given), re.I)  # 31, "31" and "Line 31", too.
+        return grade_choice(f"line {number[1]}" if number else given, {f"line {line}"}, numbered, reason)
+
     return Task(lambda answer: grade_entries(answer, {
-        "symptom": lambda given: grade_choice(given, {symptom}, others, reason),
-        "line": lambda given: grade_choice(_normalize_line(given), {f"line {line}"}, numbered, reason)}))
-
-
-def _normalize_line(answer: Any) -> Any:
-    """Return "line 31" for 31, "31" and "Line 31"; return any other answer unchanged."""
-    is_number = isinstance(answer, Integral) and not isinstance(answer, bool)
-    number = re.fullmatch(r"\s*(?:line)?\s*(\d+)\s*", str(answer) if is_number or isinstance(answer, str) else "", re.I)
-    return f"line {number[1]}" if number else answer
+        "symptom": lambda given: grade_choice(given, {symptom}, others, reason), "line": grade_line}))

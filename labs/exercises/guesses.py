@@ -1,7 +1,5 @@
 """Judgement of predictions on a page: a student's guess before a cell runs, against what the cell measures."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,6 +7,9 @@ from typing import Any
 import numpy as np
 
 from labs.exercises.grading import format_value, is_number
+
+FORMATTED = re.compile(r"[-+~]?\s*[\d.][\d.,' _]*(e[-+]?\d+)?\s*%?", re.I)
+"""A number as '67%' or '18,760'."""
 
 
 def judged(guess: Any, right: Any, within: float = 0.0, margin: float = 0.0) -> str:
@@ -20,24 +21,20 @@ def judged(guess: Any, right: Any, within: float = 0.0, margin: float = 0.0) -> 
         within: How far a number may be off, relative to the right one.
         margin: How far a number may always be off.
     """
-    given = guess.items() if isinstance(guess, Mapping) and isinstance(right, Mapping) else ()
-    if unknown := [key for key, value in given if value is not None and key not in right]:
-        keys = ", ".join(map(format_value, right))
-        return f"{format_value(guess)}: there is no {format_value(unknown[0])}; the keys are {keys}"
-    expected = list(_pair(guess, right))
-    pairs = [pair for pair in expected if pair[0] is not None]
-    if not pairs:
+    text, pairs = format_value(guess), list(_pair(guess, right))
+    given = [pair for pair in pairs if pair[0] is not None]
+    if not given:
         return str(guess)
-    if texts := [one for one, value in pairs if is_number(value) and _looks_like_a_number(one)]:
-        text = format_value(texts[0])
-        return f"{format_value(guess)}: the answer must be a number, such as 0.67 or 18760, not {text}"
+    for one, value in given:  # Python takes 18,760 for two numbers.
+        if is_number(value) and (isinstance(one, tuple) or (isinstance(one, str) and FORMATTED.fullmatch(one))):
+            return f"{text}: the answer must be a number, such as 0.67 or 18760, not {format_value(one)}"
     allowed = " or ".join([f"within {within:.0%}"] * bool(within) + [f"within {margin:g}"] * bool(margin))
     measured = format_value(right) + f" ({allowed} is right)" * bool(allowed)
-    if not all(_matches(*pair, within, margin) for pair in pairs):
-        return f"{format_value(guess)}: not quite: {measured}"
-    if len(pairs) < len(expected):
-        return f"{format_value(guess)}: incomplete: {measured}"
-    return f"{format_value(guess)}: right" + f": {measured}" * bool(allowed)
+    if not all(_matches(*pair, within, margin) for pair in given):
+        return f"{text}: not quite: {measured}"
+    if len(given) < len(pairs):
+        return f"{text}: incomplete: {measured}"
+    return f"{text}: right" + f": {measured}" * bool(allowed)
 
 
 def _pair(guess: Any, right: Any) -> Iterator[tuple[Any, Any]]:
@@ -49,12 +46,6 @@ def _pair(guess: Any, right: Any) -> Iterator[tuple[Any, Any]]:
             yield from _pair(one, other)
     else:
         yield guess, right
-
-
-def _looks_like_a_number(guess: Any) -> bool:
-    """Return whether a guess is '67%' or '18,760', or 18,760, which Python takes for two numbers."""
-    text = re.fullmatch(r"[-+~]?\s*[\d.][\d.,' _]*(e[-+]?\d+)?\s*%?", guess, re.I) if isinstance(guess, str) else None
-    return bool(text) or (isinstance(guess, tuple) and len(guess) > 1 and all(map(is_number, guess)))
 
 
 def _matches(guess: Any, right: Any, within: float, margin: float) -> bool:

@@ -1,23 +1,13 @@
 """Exercises of lab 1: steps, duration of a full run, throughput by batch size, and the cost of a step."""
 
-from __future__ import annotations
-
 import math
 from numbers import Integral
 
 import numpy as np
 
-from labs.exercises.code_tasks import StudentFunction, bug, close, code, numbers
-from labs.exercises.grading import (
-    Question,
-    Record,
-    grade_choice,
-    grade_number,
-    images_per_sec,
-    missing_run,
-    newest,
-    ratio,
-)
+from labs.exercises.code_tasks import AVERAGED, SHARDED, StudentFunction, bug, close, code, numbers
+from labs.exercises.grading import Question, grade_choice, grade_number, ratio
+from labs.exercises.selecting import Record, images_per_sec, missing_run, newest
 from labs.measure.throughput import seconds_per_step
 
 EPOCHS, IMAGES = 40, 60_000
@@ -43,8 +33,7 @@ def _by_batch(records: list[Record]) -> list[Record]:
     return [several[-1][size] for size in sorted(several[-1])]
 
 
-def _steps(answer, runs: list[Record]) -> str:
-    (run,) = runs
+def _steps(answer, run: Record) -> str:
     images, size = run["history"][0]["images"], run["config"]["batch_size"]
     per_epoch = math.ceil(images / size)
     return grade_number(answer, EPOCHS * per_epoch, "steps", "epochs x (training images / batch size, rounded up)", {
@@ -52,12 +41,10 @@ def _steps(answer, runs: list[Record]) -> str:
             EPOCHS * images / size,
         "that leaves out the last, smaller batch of each epoch": EPOCHS * (images // size),
         "that is the number of steps that the run itself took": sum(row["steps"] for row in run["history"]),
-        "that is the number of steps of one epoch": per_epoch,
-    }, rel_tol=1e-6)
+        "that is the number of steps of one epoch": per_epoch}, rel_tol=1e-6)
 
 
-def _minutes(answer, runs: list[Record]) -> str:
-    (run,) = runs
+def _minutes(answer, run: Record) -> str:
     history, steps = run["history"], EPOCHS * math.ceil(IMAGES / run["config"]["batch_size"])
     right = steps * (seconds_per_step(history) or math.nan) / 60
     traced = ratio(*(sum(row[name] for row in history) for name in ("train_seconds", "steps")))
@@ -65,11 +52,10 @@ def _minutes(answer, runs: list[Record]) -> str:
         "that is the time of one epoch": right / EPOCHS,
         "that includes the first epoch, in which the model is traced": steps * traced / 60,
         "that goes by images_per_sec, which does not count the padding of this run's last steps":
-            EPOCHS * IMAGES / images_per_sec(run) / 60,
-    })
+            EPOCHS * IMAGES / images_per_sec(run) / 60})
 
 
-def _fastest(answer, runs: list[Record]) -> str:
+def _fastest(answer, *runs: Record) -> str:
     throughputs = {run["config"]["batch_size"]: images_per_sec(run) for run in runs}
     busy = {run["config"]["batch_size"]: run["metrics"].get("cpu_percent", 0) for run in runs}
     right = {size for size, value in throughputs.items() if value > 0.97 * max(throughputs.values())}
@@ -88,8 +74,6 @@ QUESTIONS = {
 }
 
 
-# Code.
-
 def _grade_steps(run: StudentFunction) -> str:
     for images, batch_size in ((1, 1), (1, 8), (4, 2), (5, 2), (7, 8), (9, 8), (1438, 128), (60_000, 128),
                                (run.whole(1000, 5000), run.whole(9, 200))):
@@ -101,16 +85,13 @@ def _grade_steps(run: StudentFunction) -> str:
     return "an int; no image is left out, and no step is empty"
 
 
-MEASURED = (
-    ([1, 2], [3.0, 5.0]), ([2, 1], [5.0, 3.0]), ([8, 8, 32], [7.0, 7.0, 13.0]),
-    ([8, 32, 128], [8.0, 12.0, 40.0]), ([8, 32, 128, 1024], [7.7, 11.7, 40.7, 234.9]),
-)
-"""Batch sizes and milliseconds: first points of a line, then points with errors."""
-
-
 def _grade_cost(run: StudentFunction) -> str:
+    measured = (
+        ([1, 2], [3.0, 5.0]), ([2, 1], [5.0, 3.0]), ([8, 8, 32], [7.0, 7.0, 13.0]),
+        ([8, 32, 128], [8.0, 12.0, 40.0]), ([8, 32, 128, 1024], [7.7, 11.7, 40.7, 234.9]),
+    )
     drawn = [8, 32, 128, 512], [run.real(0.9, 1.1) * (6 + 0.25 * size) for size in (8, 32, 128, 512)]
-    for batch_sizes, milliseconds in (*MEASURED, drawn):
+    for batch_sizes, milliseconds in (*measured, drawn):
         b, t = np.array(batch_sizes), np.array(milliseconds)
         call = run(b, t)
         pair = numbers(call.value, 2)
@@ -136,9 +117,6 @@ TASKS = {
     "fit_cost": code("batch_sizes, milliseconds", _grade_cost),
     "bug": bug("the log counts every epoch twice", 36, (
         "every worker runs the whole script, so what must happen once is for rank 0 alone"), {}, {
-        24: "each worker takes every size-th image: together they take all of them",
-        27: "the optimizer averages the gradients, as it should",
-        31: "it runs on rank 0 alone, before the first epoch",
-        39: "it only waits until all workers have written their rows",
-    }),
+        24: SHARDED, 27: AVERAGED, 31: "it runs on rank 0 alone, before the first epoch",
+        39: "it only waits until all workers have written their rows"}),
 }

@@ -1,35 +1,13 @@
 """Exercises of lab 2: speedup, efficiency and steps; all-reduce and shard by hand; a train step."""
 
-from __future__ import annotations
-
 import math
 import re
 
 import numpy as np
 
-from labs.exercises.code_tasks import (
-    HASH,
-    Call,
-    StudentFunction,
-    Task,
-    arrays,
-    bug,
-    close,
-    code,
-    format_value,
-)
-from labs.exercises.grading import (
-    Question,
-    Record,
-    grade_efficiency,
-    grade_number,
-    grade_speedup,
-    images_per_sec,
-    is_number,
-    multi_worker,
-    newest,
-    pair_with_one_worker,
-)
+from labs.exercises.code_tasks import HASH, SHARDED, Call, StudentFunction, Task, arrays, bug, close, code
+from labs.exercises.grading import Question, format_value, grade_efficiency, grade_number, grade_speedup, is_number
+from labs.exercises.selecting import Record, images_per_sec, multi_worker, newest, pair_with_one_worker
 from labs.exercises.two_workers import grade_step
 
 M3 = "section 'M3: accuracy, time, speedup' of notebooks/lab02_horovod.ipynb"
@@ -39,8 +17,7 @@ SEVERAL = newest("several workers", "`labs run lab02_horovod --workers 2`",
                  lambda run: multi_worker(run) and images_per_sec(run))
 
 
-def _steps(answer, runs: list[Record]) -> str:
-    (run,) = runs
+def _steps(answer, run: Record) -> str:
     images, batch, size = run["history"][0]["images"], run["config"]["batch_size"], run["layout"]["size"]
     right = math.ceil(images / (batch * size))
     return grade_number(answer, right, "steps", "training images / (batch size x hvd.size()), rounded up", {
@@ -48,11 +25,10 @@ def _steps(answer, runs: list[Record]) -> str:
             math.ceil(images / batch),
         "that adds up the steps of all workers; they take each step together": right * size,
         "that leaves out the last step, on the remaining images": images // (batch * size),
-        "that is not rounded up: the remaining images make a step, too": images / (batch * size),
-    }, rel_tol=1e-6)
+        "that is not rounded up: the remaining images make a step, too": images / (batch * size)}, rel_tol=1e-6)
 
 
-def _share_of_images(answer, runs: list[Record]) -> str:
+def _share_of_images(answer, *runs: Record) -> str:
     size = runs[0]["layout"]["size"]
     missed = (1 - 1 / size) ** size
     return grade_number(answer, 1 - missed, "share", f"1 - (1 - 1/N)^N with N = {size}", {
@@ -70,15 +46,11 @@ QUESTIONS = {
 }
 
 
-# Code.
-
-VALUES = ([[1.0], [3.0]], [[5.0]], [[1.0, 2.0], [3.0, 6.0]], [[1.0, 0.0], [2.0, 3.0], [6.0, 9.0]],
-          [[[1.0, 2.0], [3.0, 4.0]], [[3.0, 2.0], [1.0, 0.5]]])
-
-
 def _grade_allreduce(run: StudentFunction) -> str:
+    valuess = ([[1.0], [3.0]], [[5.0]], [[1.0, 2.0], [3.0, 6.0]], [[1.0, 0.0], [2.0, 3.0], [6.0, 9.0]],
+              [[[1.0, 2.0], [3.0, 4.0]], [[3.0, 2.0], [1.0, 0.5]]])
     drawn = [[run.real(0, 9) for _ in range(3)] for _ in range(run.whole(3, 5))]
-    for ranks in (*VALUES, drawn):
+    for ranks in (*valuess, drawn):
         values = [np.array(each) for each in ranks]
         call = run(values)
         call.expect(isinstance(call.value, list | tuple) and len(call.value) == len(values), "not one array per rank")
@@ -93,7 +65,7 @@ def _grade_allreduce(run: StudentFunction) -> str:
 
 
 def _grade_shard(run: StudentFunction) -> str:
-    remainder = re.search(r"Remainder: (pad|drop)\b", run.doc)
+    remainder = re.search(r"Remainder: (pad|drop)\b", run.cell)
     pads = not remainder or remainder[1] == "pad"
     for images, size in ((2, 2), (4, 2), (3, 2), (7, 3), (64, 4), (run.whole(20, 60), run.whole(2, 5))):
         indices = np.arange(10, 10 + images)
@@ -137,7 +109,7 @@ def _expect_new_orders(run: StudentFunction, indices: np.ndarray) -> None:
     again = run(indices, 0, 2, 0, 1)
     again.expect(_indices(again.value) == mine, "the same call returned something else before: the order must depend "
                                                 "on seed and epoch alone, or the ranks would not agree on it")
-    other = run.in_second_process(indices, 0, 2, 0, 1)
+    other = run(indices, 0, 2, 0, 1, second_process=True)
     other.expect(_indices(other.value) == mine, f"in another process the same call returned something else, and {HASH}")
     later = run(indices, 0, 2, 1, 1)
     later.expect(_indices(later.value) != mine, "that is the shard of epoch 0, too: each epoch needs a new order")
@@ -154,12 +126,9 @@ TASKS = {
     "bug": bug("the workers end with different weights", 27, (
         "equal gradients keep equal weights equal, and different ones different: without a broadcast the workers "
         "begin, and so end, at different weights"), {
-        "the weights become NaN": "they stay finite: look at what it prints",
-    }, {
+        "the weights become NaN": "they stay finite: look at what it prints"}, {
         19: "different seeds are wanted here, because dropout must differ between workers; what else would make the "
-            "weights equal at the start?",
-        20: "each worker takes every size-th image: together they take all of them",
+            "weights equal at the start?", 20: SHARDED,
         25: "the optimizer averages the gradients, as it should; but what are they added to?",
-        31: "it gathers the weights of all workers to compare them, and changes none",
-    }),
+        31: "it gathers the weights of all workers to compare them, and changes none"}),
 }

@@ -1,22 +1,10 @@
 """Exercises of lab 3: factor k, scaling rules, warmup, number of updates, differences beyond noise."""
 
-from __future__ import annotations
-
 import math
 
-from labs.exercises.code_tasks import StudentFunction, bug, close, code
-from labs.exercises.grading import (
-    Question,
-    Record,
-    differing_settings,
-    format_value,
-    grade_entries,
-    grade_number,
-    missing_run,
-    multi_worker,
-    newest,
-    require,
-)
+from labs.exercises.code_tasks import BROADCAST, SHARDED, StudentFunction, bug, close, code
+from labs.exercises.grading import Question, format_value, grade_entries, grade_number, require
+from labs.exercises.selecting import Record, differing_settings, missing_run, multi_worker, newest
 
 RUN = "labs run lab03_lr_scaling --workers 2"
 SEVERAL = newest("several workers", f"`{RUN}`", multi_worker)
@@ -26,8 +14,7 @@ def _k(run: Record) -> float:
     return run["layout"]["global_batch_size"] / run["config"]["base_batch_size"]
 
 
-def _factor(answer, runs: list[Record]) -> str:
-    (run,) = runs
+def _factor(answer, run: Record) -> str:
     size = run["layout"]["size"]
     return grade_number(answer, _k(run), "no unit", "global batch (of all workers) / base_batch_size", {
         "that is upside down": 1 / _k(run),
@@ -36,8 +23,7 @@ def _factor(answer, runs: list[Record]) -> str:
     }, rel_tol=1e-3)
 
 
-def _learning_rates(answer, runs: list[Record]) -> str:
-    (run,) = runs
+def _learning_rates(answer, run: Record) -> str:
     base, k, size = run["config"]["base_lr"], _k(run), run["layout"]["size"]
     rules = {"none": 1.0, "sqrt": math.sqrt(k), "linear": k}
     formulas = {"none": "base_lr", "sqrt": "base_lr x sqrt(k)", "linear": "base_lr x k"}
@@ -63,15 +49,14 @@ def _small_and_large(records: list[Record]) -> list[Record]:
     raise missing_run("two global batches with equal epochs", f"`{RUN} --batch-size 16`")
 
 
-def _updates(answer, runs: list[Record]) -> str:
+def _updates(answer, *runs: Record) -> str:
     small, large = ([run["layout"]["global_batch_size"], sum(row["steps"] for row in run["history"])] for run in runs)
     right = small[1] / large[1]
     return grade_number(answer, right, "no unit", "steps of the first / steps of the second, summed over all epochs", {
         "that is upside down": 1 / right,
         "the question is not about epochs: an epoch of the larger batch has fewer steps": 1,
         "that is the ratio of the global batches; the last step of an epoch is not full, so count the steps":
-            large[0] / small[0],
-    }, rel_tol=0.005)
+            large[0] / small[0]}, rel_tol=0.005)
 
 
 def _name(run: Record) -> str:
@@ -82,19 +67,17 @@ def _name(run: Record) -> str:
 def _variants(records: list[Record]) -> list[Record]:
     """Return the newest run of each variant at one global batch."""
     may_differ = {"scaling", "warmup_epochs", "batch_size"}
-    for last in reversed(records):
-        variants = {_name(run): run for run in records if differing_settings(run, last) <= may_differ and
-                    run["layout"]["global_batch_size"] == last["layout"]["global_batch_size"] and _validated(run)}
+    usable = [run for run in records
+              if run["metrics"].get("validation_images") and "val_accuracy" in run["history"][-1]]
+    for last in reversed(usable):
+        variants = {_name(run): run for run in usable if differing_settings(run, last) <= may_differ and
+                    run["layout"]["global_batch_size"] == last["layout"]["global_batch_size"]}
         if len(variants) > 1:
             return list(variants.values())
     raise missing_run("two rules at the same global batch", f"`{RUN} --scaling none`")
 
 
-def _validated(run: Record) -> bool:
-    return bool(run["metrics"].get("validation_images")) and "val_accuracy" in run["history"][-1]
-
-
-def _equally_good(answer, runs: list[Record]) -> str:
+def _equally_good(answer, *runs: Record) -> str:
     scores = {_name(run): run["history"][-1]["val_accuracy"] for run in runs}
     best = max(scores, key=lambda name: scores[name])
     images = next(run for run in runs if _name(run) == best)["metrics"]["validation_images"]
@@ -120,14 +103,9 @@ QUESTIONS = {
 }
 
 
-# Code.
-
-SETTINGS = ((32, 1, 32), (16, 2, 32), (8, 4, 32), (32, 2, 32), (32, 4, 32), (64, 8, 32), (16, 1, 32))
-"""batch_size, size, base_batch_size: first three with the same global batch."""
-
-
 def _grade_scaling(run: StudentFunction) -> str:
-    for batch_size, size, base_batch_size in (*SETTINGS, (run.whole(8, 64), run.whole(2, 16), 32)):
+    settings = ((32, 1, 32), (16, 2, 32), (8, 4, 32), (32, 2, 32), (32, 4, 32), (64, 8, 32), (16, 1, 32))
+    for batch_size, size, base_batch_size in (*settings, (run.whole(8, 64), run.whole(2, 16), 32)):
         for scaling in ("none", "linear", "sqrt"):
             call = run(0.1, batch_size, size, base_batch_size, scaling)
             value = call.number("a learning rate is a number")
@@ -144,12 +122,9 @@ def _grade_scaling(run: StudentFunction) -> str:
     return "the three rules, which depend on the global batch and not on the number of workers; others are refused"
 
 
-CLIMBS = ((2, 0.1, 2, 1), (4, 0.1, 4, 1), (3, 0.01, 8, 2), (4, 0.1, 1, 1), (4, 0.1, 2, 0), (4, 0.1, 3, 0.5))
-"""steps_per_epoch, base_lr, size, warmup_epochs."""
-
-
 def _grade_warmup(run: StudentFunction) -> str:
-    for steps, base_lr, size, epochs in (*CLIMBS, (run.whole(3, 9), 0.1, run.whole(2, 8), run.whole(1, 3))):
+    climbs = ((2, 0.1, 2, 1), (4, 0.1, 4, 1), (3, 0.01, 8, 2), (4, 0.1, 1, 1), (4, 0.1, 2, 0), (4, 0.1, 3, 0.5))
+    for steps, base_lr, size, epochs in (*climbs, (run.whole(3, 9), 0.1, run.whole(2, 8), run.whole(1, 3))):
         end = steps * epochs
         before = math.nan
         for step in range(int(end) + 3):
@@ -176,9 +151,8 @@ TASKS = {
     "bug": bug("the loss explodes on two workers", 24, (
         "the linear rule is for a global batch that grows with the workers; here it is held, so a step has as many "
         "images as before, and needs the same learning rate"), {}, {
-        22: "each worker takes every size-th image: together they take all of them",
+        22: SHARDED,
         23: "the script is to have one global batch on any number of workers, and that is what this line does",
         26: "the optimizer averages the gradients, as it should: a mean does not grow with the number of workers",
-        28: "all workers begin at the weights of rank 0, as they should",
-    }),
+        28: BROADCAST}),
 }

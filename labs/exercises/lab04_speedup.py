@@ -1,26 +1,20 @@
 """Exercises of lab 4: weak and strong scaling, efficiency with its interval, the ledger of an epoch."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np
 
-from labs.exercises.code_tasks import StudentFunction, bug, close, code, numbers
+from labs.exercises.code_tasks import AVERAGED, StudentFunction, bug, close, code, numbers
 from labs.exercises.grading import (
     Question,
-    Record,
     grade_choice,
     grade_efficiency,
     grade_entries,
     grade_number,
     grade_speedup,
-    images_per_sec,
-    multi_worker,
-    newest,
-    pair_with_one_worker,
     ratio,
 )
+from labs.exercises.selecting import Record, images_per_sec, multi_worker, newest, pair_with_one_worker
 from labs.results import noise
 from labs.results.ledger import ENTRIES
 
@@ -33,7 +27,6 @@ def _ledger(run: Record) -> float | None:
 
 
 def _part(run: Record, name: str) -> float:
-    # Runs from before the ledger had `start` count it in `other`.
     return run["metrics"].get(f"ledger_{name}_seconds", 0.0)
 
 
@@ -51,7 +44,7 @@ def _pairs(records: list[Record]) -> list[Record]:
     return pairs
 
 
-def _speedups(answer, runs: list[Record]) -> str:
+def _speedups(answer, *runs: Record) -> str:
     pairs = {one["config"]["batch_size"]: (one, many) for one, many in zip(runs[::2], runs[1::2], strict=True)}
 
     def grader(batch: int):
@@ -59,13 +52,12 @@ def _speedups(answer, runs: list[Record]) -> str:
             f"that divides by the run of batch size {other}, not by one worker with batch size {batch}":
             ratio(images_per_sec(pairs[batch][1]), images_per_sec(run))
             for other, pair in pairs.items() if other != batch for run in pair}
-        return lambda value: grade_speedup(value, pairs[batch], wrong_baselines)
+        return lambda value: grade_speedup(value, *pairs[batch], wrong_baselines)
 
     return grade_entries(answer, {batch: grader(batch) for batch in pairs})
 
 
-def _bound(answer, runs: list[Record]) -> str:
-    one, many = runs
+def _bound(answer, one: Record, many: Record) -> str:
     size, wall = many["layout"]["size"], _part(many, "wall")
     excess = {name: _part(many, name) - _part(one, name) / size for name in ENTRIES}
     right = {name for name in ENTRIES if excess[name] > max(excess.values()) - 0.02 * wall}
@@ -75,8 +67,7 @@ def _bound(answer, runs: list[Record]) -> str:
     return grade_choice(answer, right, others, f"entry({size}) - entry(1) / {size} is largest here")
 
 
-def _exchange(answer, runs: list[Record]) -> str:
-    (run,) = runs
+def _exchange(answer, run: Record) -> str:
     wall = _part(run, "wall")
     share = {name: _part(run, name) / wall for name in ENTRIES}
     return grade_number(answer, share["communication"], "share", "ledger_communication_seconds / ledger_wall_seconds", {
@@ -86,8 +77,7 @@ def _exchange(answer, runs: list[Record]) -> str:
         "that counts everything but computing as communication": 1 - share["compute"],
         "that is relative to computing; the share of the whole epoch is asked for":
             ratio(share["communication"], share["compute"]),
-        "that is in seconds": _part(run, "communication"),
-    }, abs_tol=0.002)
+        "that is in seconds": _part(run, "communication")}, abs_tol=0.002)
 
 
 QUESTIONS = {
@@ -98,28 +88,22 @@ QUESTIONS = {
                    _ledger(run)), _exchange, timed=True),
 }
 
-
-# Code.
-
 NARROWEST, WIDEST = 0.65, 1.5
 """How wide an interval may be, relative to Welch's: a bootstrap of eight repeats gives about 0.85 of it."""
 CENTRE = 0.02
 """How far the value may be from the quotient of the medians: means, medians and geometric means differ."""
 
 
-NOISE = np.array([-1.1, 0.4, 1.5, -0.6, 0.1, -1.4, 0.9, 0.2])
-"""Eight repeats."""
-REPEATS = (
-    (100 + 2 * NOISE, 150 + 3 * NOISE[::-1], 2), (100 + 4 * NOISE, 150 + 0.3 * NOISE[::-1], 2),
-    (100 + 0.2 * NOISE, 320 + 13 * NOISE[::-1], 4),
-)
-"""Throughputs of one worker and of n: with equal noise, with noisy repeats of one, with noisy repeats of n."""
-
-
 def _grade_efficiency(run: StudentFunction) -> str:
+    # Throughputs of one worker and of n: with equal noise, with noisy repeats of one, with noisy repeats of n.
+    noises = np.array([-1.1, 0.4, 1.5, -0.6, 0.1, -1.4, 0.9, 0.2])
+    repeats = (
+        (100 + 2 * noises, 150 + 3 * noises[::-1], 2), (100 + 4 * noises, 150 + 0.3 * noises[::-1], 2),
+        (100 + 0.2 * noises, 320 + 13 * noises[::-1], 4),
+    )
     alone, n = run.real(80, 120), run.whole(2, 4)
-    drawn = alone * (1 + 0.02 * NOISE), run.real(0.7, 0.95) * n * alone * (1 + 0.02 * NOISE[::-1]), n
-    for one, many, n in (*REPEATS, drawn):
+    drawn = alone * (1 + 0.02 * noises), run.real(0.7, 0.95) * n * alone * (1 + 0.02 * noises[::-1]), n
+    for one, many, n in (*repeats, drawn):
         call = run(one.round(1).tolist(), many.round(1).tolist(), n)
         triple = numbers(call.value, 3)
         call.expect(triple, "the result is three numbers, (value, low, high)")
@@ -152,15 +136,13 @@ def _expect_value(call, value: float, right: float, n: int) -> None:
     call.expect(near(right), "the value is not the efficiency of the middle of the repeats, speedup over workers")
 
 
-LEDGERS = (((0.4, 4.0, 0.0, 0.8, 0.2), (0.2, 2.0, 0.0, 0.4, 0.1), 2),
-           ((0.4, 4.0, 0.0, 0.6, 0.2), (0.5, 2.2, 0.9, 0.3, 0.3), 2),
-           ((0.1, 8.0, 0.0, 0.4, 0.1), (0.3, 2.1, 1.5, 0.4, 0.0), 4))
-"""Entries of one worker and of n: first those of ideal workers."""
-
-
 def _grade_excess(run: StudentFunction) -> str:
+    # Entries of one worker and of n: first those of ideal workers.
+    ledgerss = (((0.4, 4.0, 0.0, 0.8, 0.2), (0.2, 2.0, 0.0, 0.4, 0.1), 2),
+               ((0.4, 4.0, 0.0, 0.6, 0.2), (0.5, 2.2, 0.9, 0.3, 0.3), 2),
+               ((0.1, 8.0, 0.0, 0.4, 0.1), (0.3, 2.1, 1.5, 0.4, 0.0), 4))
     first, second = (tuple(run.real(0.1, 4) for _ in ENTRIES) for _ in range(2))
-    for one, many, n in (*LEDGERS, (first, second, run.whole(2, 8))):
+    for one, many, n in (*ledgerss, (first, second, run.whole(2, 8))):
         ledgers = [dict(zip(ENTRIES, seconds, strict=True)) for seconds in (one, many)]
         call = run(*ledgers, n)
         call.expect(isinstance(call.value, Mapping) and set(call.value) == set(ENTRIES),
@@ -180,13 +162,11 @@ TASKS = {
     "efficiency": code("images_per_sec_1, images_per_sec_n, n", _grade_efficiency),
     "excess": code("one, many, n", _grade_excess),
     "bug": bug("some images are left out of an epoch", 28, (
-        "every worker shuffles in an order that the others do not know, and takes half of it: some images are in both "
-        "halves, others in none"), {
-        "the throughput does not grow": "compare the images/s with those of one worker: what is wrong is not the speed",
-    }, {
-        17: "it makes the weights equal at the start; the broadcast would do so, too",
-        23: "the optimizer averages the gradients, as it should",
+        "every worker shuffles in an order that the others do not know, and takes half of it: some images are in "
+        "both halves, others in none"), {
+        "the throughput does not grow": "compare the images/s with those of one worker: what is wrong is not the "
+            "speed"}, {
+        17: "it makes the weights equal at the start; the broadcast would do so, too", 23: AVERAGED,
         29: "of one common order it takes every size-th image, which is right; is there one common order?",
-        33: "it only collects the indices, to count them",
-    }),
+        33: "it only collects the indices, to count them"}),
 }

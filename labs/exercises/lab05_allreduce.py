@@ -1,19 +1,10 @@
 """Exercises of lab 5: bus bandwidth, bytes and kinds of messages, a ring by hand, gradients in buckets."""
 
-from __future__ import annotations
-
 import numpy as np
 
-from labs.exercises.code_tasks import (
-    Call,
-    StudentFunction,
-    arrays,
-    bug,
-    close,
-    code,
-    numbers,
-)
-from labs.exercises.grading import Question, Record, Selector, grade_choice, grade_number, multi_worker, newest
+from labs.exercises.code_tasks import AVERAGED, SHARDED, Call, StudentFunction, arrays, bug, close, code, numbers
+from labs.exercises.grading import Question, grade_choice, grade_number
+from labs.exercises.selecting import Record, Selector, multi_worker, newest
 
 RUN = "labs run lab05_allreduce --workers 2"
 
@@ -30,20 +21,17 @@ def _with(table: str, study: str) -> Selector:
                   lambda run: multi_worker(run) and len(run.get("tables", {}).get(table, [])) > 1)
 
 
-def _busbw(answer, runs: list[Record]) -> str:
-    (run,) = runs
+def _busbw(answer, run: Record) -> str:
     size, row = run["layout"]["size"], max(_reduced(run), key=lambda row: row["bytes"])
     algbw = row["bytes"] / row["seconds"] / 1e9
     right = algbw * 2 * (size - 1) / size
     return grade_number(answer, right, "GB/s", "bytes / seconds x 2 (N - 1) / N / 1e9, of the largest message", {
         "that is algbw; in a ring each link carries 2 (N - 1) / N times the message": algbw,
         "that uses the factor of an all-gather, (N - 1) / N; an all-reduce is a reduce-scatter and an all-gather":
-            right / 2,
-    })
+            right / 2})
 
 
-def _step(answer, runs: list[Record]) -> str:
-    (run,) = runs
+def _step(answer, run: Record) -> str:
     size, gradients = run["layout"]["size"], run["metrics"]["gradient_bytes"]
     right = 2 * (size - 1) * gradients
     return grade_number(answer, right, "bytes", "N x 2 (N - 1) / N x gradient_bytes, for any batch", {
@@ -55,18 +43,17 @@ def _step(answer, runs: list[Record]) -> str:
     }, rel_tol=0.01)
 
 
-def _epoch(answer, runs: list[Record]) -> str:
+def _epoch(answer, *runs: Record) -> str:
     first, *_, last = sorted(runs[0]["tables"]["wire"], key=lambda row: row["batch_size"])
     right = last["steps_per_epoch"] / first["steps_per_epoch"]
     return grade_number(answer, right, "no unit", "steps_per_epoch of the last row / of the first row", {
         "that is the factor for a step, which sends as much as before; an epoch has fewer steps": 1,
         "that is upside down: the larger batch has fewer steps, so fewer bytes per epoch": 1 / right,
         "workers do not exchange images: a step with more images sends as much as before":
-            last["batch_size"] / first["batch_size"],
-    })
+            last["batch_size"] / first["batch_size"]})
 
 
-def _kind(answer, runs: list[Record]) -> str:
+def _kind(answer, *runs: Record) -> str:
     sent = {row["kind"]: row["bytes"] or 0 for row in runs[0]["tables"]["messages"] if row["kind"] != "gradients"}
     right = {kind for kind, count in sent.items() if count == max(sent.values())}
     others = dict.fromkeys(sent, "another kind has more bytes in the table `messages`")
@@ -82,8 +69,6 @@ QUESTIONS = {
     "q4": Question(_with("messages", "messages"), _kind),
 }
 
-
-# Code.
 
 def _tensors(size: int, length: int, dtype: str) -> list[list[np.ndarray]]:
     """Return `size` chunks of `length` numbers for each of `size` ranks; all sums differ."""
@@ -141,14 +126,11 @@ def _expect_sums(call: Call, tensors: list[list[np.ndarray]]) -> None:
                 ", but their mean" if mine and close(mine[chunk] * size, sums[chunk]) else ""))
 
 
-BUCKETS: tuple[tuple[list[int], int, int], ...] = (
-    ([], 4, 0), ([4], 4, 1), ([4, 4], 0, 2), ([2, 2], 4, 1), ([3, 3], 4, 2), ([9], 4, 1), ([1, 9, 1], 4, 3),
-    ([3, 3, 3], 5, 3), ([1, 2, 3, 4], 6, 2), ([1, 1, 1], 100, 1))
-"""Sizes, largest bucket, and the number of buckets."""
-
-
 def _grade_buckets(run: StudentFunction) -> str:
-    for sizes, bucket_bytes, buckets in BUCKETS:
+    bucketss: tuple[tuple[list[int], int, int], ...] = (
+        ([], 4, 0), ([4], 4, 1), ([4, 4], 0, 2), ([2, 2], 4, 1), ([3, 3], 4, 2), ([9], 4, 1), ([1, 9, 1], 4, 3),
+        ([3, 3, 3], 5, 3), ([1, 2, 3, 4], 6, 2), ([1, 1, 1], 100, 1))
+    for sizes, bucket_bytes, buckets in bucketss:
         alpha, beta = (0.01, 0.001) if len(sizes) < 3 else (run.real(0.01, 0.02), run.real(0.001, 0.002))
         call = run(sizes, bucket_bytes, alpha, beta)
         value = call.number("a time is a number")
@@ -167,14 +149,10 @@ TASKS = {
     "ring": code("chunks", _grade_ring),
     "bucket_seconds": code("sizes, bucket_bytes, alpha, beta", _grade_buckets),
     "bug": bug("it never ends", 33, (
-        "`and` calls the all-reduce on rank 0 alone: rank 0 waits in it, the others wait in the broadcast, and each "
-        "collective needs all of them"), {
+        "`and` calls the all-reduce on rank 0 alone: rank 0 waits in it, the others wait in the broadcast, and "
+        "each collective needs all of them"), {
         "the workers end with different weights": "it does not come so far: look at which worker prints what last",
-        "the loss explodes": "the losses that it prints are finite and fall",
-    }, {
-        22: "each worker takes every size-th image: together they take all of them",
-        25: "the optimizer averages the gradients, and every worker takes equally many steps",
-        30: "every worker trains equally many steps, and ends this line with the others",
-        34: "every worker calls this broadcast once per epoch; does one of them call something else before it?",
-    }),
+        "the loss explodes": "the losses that it prints are finite and fall"}, {
+        22: SHARDED, 25: AVERAGED, 30: "every worker trains equally many steps, and ends this line with the others",
+        34: "every worker calls this broadcast once per epoch; does one of them call something else before it?"}),
 }

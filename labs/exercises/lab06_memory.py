@@ -1,11 +1,10 @@
 """Exercises of lab 6: bytes of the model and of the images, how many workers fit, accumulation, an undivided batch."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from labs.exercises.code_tasks import StudentFunction, arrays, bug, close, code
-from labs.exercises.grading import Question, Record, grade_entries, grade_number, multi_worker, newest
+from labs.exercises.grading import Question, grade_entries, grade_number
+from labs.exercises.selecting import Record, multi_worker, newest
 
 RUN = "labs run lab06_memory"
 MIB = 2**20
@@ -16,8 +15,7 @@ def _tried(run: Record) -> list[dict]:
     return [row for row in run.get("tables", {}).get("trials", []) if row.get("batch_size") and row["fits"]]
 
 
-def _fixed(answer, runs: list[Record]) -> str:
-    (run,) = runs
+def _fixed(answer, run: Record) -> str:
     count, size = run["metrics"]["parameters"], run["layout"]["size"]
     right = 16 * count / MIB
     mistakes = {
@@ -31,17 +29,16 @@ def _fixed(answer, runs: list[Record]) -> str:
     return grade_number(answer, right, "MiB", formula, mistakes, rel_tol=0.01)
 
 
-def _worker_shares(answer, runs: list[Record]) -> str:
+def _worker_shares(answer, *runs: Record) -> str:
     size = runs[0]["layout"]["size"]
     model = {"data parallelism does not divide the model: each worker holds all of it": 1 / size}
     batch = {"each worker processes its own share of a step's images": 1}
     return grade_entries(answer, {
         "parameters": lambda value: grade_number(value, 1, "share", "all parameters, on every worker", model),
-        "images": lambda value: grade_number(value, 1 / size, "share", "batch_size / global batch", batch),
-    })
+        "images": lambda value: grade_number(value, 1 / size, "share", "batch_size / global batch", batch)})
 
 
-def _slope(answer, runs: list[Record]) -> str:
+def _slope(answer, *runs: Record) -> str:
     rows = _tried(runs[0])
     images, peaks = (np.array([float(row[name]) for row in rows]) for name in ("batch_size", "peak_mb"))
     each, start = np.polyfit(images, peaks, 1)
@@ -51,8 +48,7 @@ def _slope(answer, runs: list[Record]) -> str:
         "that divides the whole peak by the number of images; it includes TensorFlow and the weights at any batch size":
             peaks[most] / images[most],
         "that is the line's intercept, the memory without images": start,
-        "that is upside down: images per MiB": 1 / each,
-    }, rel_tol=0.03)
+        "that is upside down: images per MiB": 1 / each}, rel_tol=0.03)
 
 
 QUESTIONS = {
@@ -64,15 +60,10 @@ QUESTIONS = {
 }
 
 
-# Code.
-
-KEPT = {"sgd": 0, "momentum": 1, "adam": 2}
-"""Numbers that each optimizer keeps for a parameter."""
-
-
 def _grade_model_bytes(run: StudentFunction) -> str:
+    kepts = {"sgd": 0, "momentum": 1, "adam": 2}
     for parameters in (1, 10_163, 557_443, run.whole(1000, 10**6)):
-        for optimizer, kept in KEPT.items():
+        for optimizer, kept in kepts.items():
             call, right = run(parameters, optimizer), 4 * (2 + kept) * parameters
             call.expect_number(
                 right, "each parameter has its weight, its gradient, and as many numbers as the optimizer keeps", {
@@ -83,15 +74,13 @@ def _grade_model_bytes(run: StudentFunction) -> str:
     return "weights, gradients and the optimizer's state of three optimizers, in bytes; others are refused"
 
 
-NEEDS = ((400, 5.0, 64, 800, 1), (400, 5.0, 64, 600, 2), (400, 5.0, 65, 565, 2), (400, 5.0, 65, 560, 3),
-         (400, 5.0, 64, 405, 64))
-"""Arguments of `workers_needed` and the result; the last two have a remainder, and one image per worker."""
-
-
 def _grade_workers_needed(run: StudentFunction) -> str:
+    # Arguments of `workers_needed` and the result; the last two have a remainder, and one image per worker.
+    needs = ((400, 5.0, 64, 800, 1), (400, 5.0, 64, 600, 2), (400, 5.0, 65, 565, 2), (400, 5.0, 65, 560, 3),
+             (400, 5.0, 64, 405, 64))
     held, most = run.whole(300, 500), run.whole(2, 8)
     drawn = held, 4.0, 64, held + 4 * most + 1, -(-64 // most)
-    for *given, right in (*NEEDS, drawn):
+    for *given, right in (*needs, drawn):
         fixed, per_image, batch, limit = given
         call = run(*given)
         workers = call.number("the result is a number of workers")
@@ -106,14 +95,11 @@ def _grade_workers_needed(run: StudentFunction) -> str:
     return "the fewest workers whose largest share fits; refused where one image per worker does not"
 
 
-PIECES = ((16,), (16, 16), (16, 16, 16, 16), (20, 20, 20, 4))
-"""Images of each micro-batch."""
-
-
 def _grade_accumulate(run: StudentFunction) -> str:
+    pieces = ((16,), (16, 16), (16, 16, 16, 16), (20, 20, 20, 4))
     rng = np.random.default_rng(6)
-    for images in PIECES:
-        each = [(run.rng if images == PIECES[-1] else rng).normal(size=3).round(2) for _ in images]
+    for images in pieces:
+        each = [(run.rng if images == pieces[-1] else rng).normal(size=3).round(2) for _ in images]
         call, right = run(each, list(images)), np.average(each, axis=0, weights=images)
         one = arrays([call.value], [right])
         call.expect(one, "the result is one array, of the shape of each gradient")
@@ -133,11 +119,9 @@ TASKS = {
     "bug": bug("a second worker saves no memory", 24, (
         "every worker takes the global batch, so its activations are those of one worker; the global batch has "
         "doubled, and the epoch has half of the steps"), {
-        "some images are left out of an epoch": "the two shards together are all images",
-    }, {
+        "some images are left out of an epoch": "the two shards together are all images"}, {
         23: "each worker takes every size-th image: all images are used once",
         25: "every worker holds the whole network, as data parallelism does; what should two workers halve?",
         28: "it averages the gradients; the learning rate stays, because the global batch is meant to stay",
-        32: "it trains on the worker's own images; how many of them at once?",
-    }),
+        32: "it trains on the worker's own images; how many of them at once?"}),
 }

@@ -1,23 +1,12 @@
 """Exercises of lab 7: patches, attention, the bandwidth above which two workers are faster, bytes per epoch."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 
-from labs.exercises.code_tasks import StudentFunction, arrays, bug, close, code, numbers
-from labs.exercises.grading import (
-    Question,
-    Record,
-    grade_choice,
-    grade_number,
-    grade_speedup,
-    images_per_sec,
-    multi_worker,
-    newest,
-    pair_with_one_worker,
-)
+from labs.exercises.code_tasks import BROADCAST, SHARDED, StudentFunction, arrays, bug, close, code, numbers
+from labs.exercises.grading import Question, grade_choice, grade_number, grade_speedup
+from labs.exercises.selecting import Record, images_per_sec, multi_worker, newest, pair_with_one_worker
 
 SWEEP = "`labs sweep lab07_vit --only backends`"
 PAIR = pair_with_one_worker(SWEEP, strong=True, may_differ=("backend", "traffic"))
@@ -35,8 +24,7 @@ def _smallest(records: list[Record]) -> list[Record]:
     return PAIR([])
 
 
-def _traffic(answer, runs: list[Record]) -> str:
-    (run,) = runs
+def _traffic(answer, run: Record) -> str:
     size, steps, images = run["layout"]["size"], run["history"][-1]["steps"], run["history"][-1]["images"]
     right = 2 * (size - 1) * 4 * run["metrics"]["parameters"] * steps / 1e6
     return grade_number(answer, right, "MB", "2 (n - 1) x 4 bytes x parameters x steps per epoch / 1e6", {
@@ -47,7 +35,7 @@ def _traffic(answer, runs: list[Record]) -> str:
     }, rel_tol=0.01)
 
 
-def _winner(answer, runs: list[Record]) -> str:
+def _winner(answer, *runs: Record) -> str:
     throughputs = {run["layout"]["size"]: images_per_sec(run) for run in runs}
     right = {size for size, value in throughputs.items() if value > 0.98 * max(throughputs.values())}
     others = dict.fromkeys(throughputs, "at the same global batch, these workers had fewer images_per_sec")
@@ -64,8 +52,6 @@ QUESTIONS = {
 }
 
 
-# Code.
-
 def reference_patches(images: np.ndarray, patch: int) -> np.ndarray:
     """Return the patches; times the flattened kernel of Keras' Conv2D with this stride, they are its output."""
     n, side, _, channels = images.shape
@@ -73,12 +59,9 @@ def reference_patches(images: np.ndarray, patch: int) -> np.ndarray:
     return tiles.transpose(0, 1, 3, 2, 4, 5).reshape(n, (side // patch) ** 2, patch * patch * channels)
 
 
-PICTURES = [(1, 2, 1, 1), (1, 4, 2, 1), (1, 4, 2, 3), (3, 12, 4, 3)]
-"""Number, side, patch and channels of the images, from the smallest."""
-
-
 def _grade_patchify(run: StudentFunction) -> str:
-    for n, side, patch, channels in PICTURES:
+    pictures = [(1, 2, 1, 1), (1, 4, 2, 1), (1, 4, 2, 3), (3, 12, 4, 3)]
+    for n, side, patch, channels in pictures:
         images = np.arange(float(n * side * side * channels)).reshape(n, side, side, channels)
         images *= run.real(1, 2) if n > 1 else 1
         call, right = run(images, patch), reference_patches(images, patch)
@@ -103,16 +86,12 @@ def reference_attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, axis: int =
     return weights / weights.sum(axis=axis, keepdims=True) @ v
 
 
-HEADS = [(1, 1, 1), (1, 2, 1), (1, 3, 4), (2, 3, 4), (4, 17, 16)]
-"""Heads, tokens and size, from the smallest."""
-LARGE = 1000.0
-"""Scores of which exp overflows."""
-
-
 def _grade_attention(run: StudentFunction) -> str:
+    large = 1000.0
+    heads = [(1, 1, 1), (1, 2, 1), (1, 3, 4), (2, 3, 4), (4, 17, 16)]
     rng = np.random.default_rng(1)
-    for shape in HEADS:
-        q, k, v = (run.rng if shape == HEADS[-1] else rng).normal(size=(3, *shape)).round(1)
+    for shape in heads:
+        q, k, v = (run.rng if shape == heads[-1] else rng).normal(size=(3, *shape)).round(1)
         call, right = run(q, k, v), reference_attention(q, k, v)
         found, root = arrays([call.value], [right]), math.sqrt(shape[-1])
         call.expect(found, "the result is an array [heads, tokens, size], as q is")
@@ -123,25 +102,18 @@ def _grade_attention(run: StudentFunction) -> str:
             "the softmax must be over the keys, so that the weights of one query sum to 1":
                 reference_attention(q, k, v, axis=1),
         }.items():
-            call.expect(_within(right, wrong) or not _within(value, wrong), hint)
-        call.expect(_within(value, right), "each result must be the mean of v's rows, weighted by the softmax of the "
+            call.expect(close(right, wrong) or not close(value, wrong), hint)
+        call.expect(close(value, right), "each result must be the mean of v's rows, weighted by the softmax of the "
                                            "scores, within a head")
-    call = run(LARGE * np.ones((1, 2, 1)), np.ones((1, 2, 1)), np.ones((1, 2, 1)))
+    call = run(large * np.ones((1, 2, 1)), np.ones((1, 2, 1)), np.ones((1, 2, 1)))
     call.expect(numbers(np.ravel(call.value), 2),
                 "exp overflows for large scores: subtract the largest score of each query first; the weights stay")
-    return "equal to Keras' MultiHeadAttention between its projections, to 1e-6, large scores included"
-
-
-def _within(value: np.ndarray, other: np.ndarray) -> bool:
-    return bool(np.abs(value - other).max() < 1e-6)
-
-
-LINKS = [(1e6, 0.001, 8), (4e6, 0.002, 32), (3_387_432, 0.0014, 128), (23_000_000, 2e-4, 64)]
-"""Gradient bytes, seconds per image and global batch."""
+    return "equal to Keras' MultiHeadAttention between its projections, large scores included"
 
 
 def _grade_crossover(run: StudentFunction) -> str:
-    for nbytes, seconds, batch in (*LINKS, (run.whole(10**6, 10**7), run.real(0.001, 0.01), run.whole(8, 99))):
+    links = [(1e6, 0.001, 8), (4e6, 0.002, 32), (3_387_432, 0.0014, 128), (23_000_000, 2e-4, 64)]
+    for nbytes, seconds, batch in (*links, (run.whole(10**6, 10**7), run.real(0.001, 0.01), run.whole(8, 99))):
         call = run(nbytes, seconds, batch)
         right = 8 * nbytes / (seconds * batch / 2)
         call.expect_number(right, "at the crossover the exchange takes as long as the images that the second worker "
@@ -158,13 +130,11 @@ TASKS = {
     "attention": code("q, k, v", _grade_attention),
     "crossover": code("gradient_bytes, image_seconds, global_batch", _grade_crossover),
     "bug": bug("the global batch grows with the workers", 21, (
-        "each worker takes the whole global batch, so two workers take half of the steps, each with twice the images: "
-        "another training, whose time must not be compared with one worker's"), {
-        "some images are left out of an epoch": "steps times images per step are all images, on one worker and on two",
-    }, {
-        20: "the worker takes every size-th image, which is right",
-        22: "the steps follow from the batch of one worker, and are equal on all",
+        "each worker takes the whole global batch, so two workers take half of the steps, each with twice the "
+        "images: another training, whose time must not be compared with one worker's"), {
+        "some images are left out of an epoch": "steps times images per step are all images, on one worker and on "
+            "two"}, {
+        20: SHARDED, 22: "the steps follow from the batch of one worker, and are equal on all",
         25: "it averages the gradients, and its learning rate belongs to a step of 32 images of all workers",
-        27: "it makes the weights equal at the start",
-    }),
+        27: BROADCAST}),
 }

@@ -1,18 +1,8 @@
 """Exercises of lab 8: Karp-Flatt, Amdahl's law fitted, the input as a bound, and who has how many threads."""
 
-from __future__ import annotations
-
-from labs.exercises.code_tasks import StudentFunction, bug, close, code
-from labs.exercises.grading import (
-    Question,
-    Record,
-    grade_efficiency,
-    grade_number,
-    images_per_sec,
-    newest,
-    pair_with_one_worker,
-    ratio,
-)
+from labs.exercises.code_tasks import AVERAGED, BROADCAST, StudentFunction, bug, close, code
+from labs.exercises.grading import Question, grade_efficiency, grade_number, ratio
+from labs.exercises.selecting import Record, images_per_sec, newest, pair_with_one_worker
 from labs.pages import laws
 
 NOTEBOOK = "section 'A4: one node' of notebooks/lab08_throughput.ipynb"
@@ -20,24 +10,20 @@ MAY_DIFFER = ("epochs",)
 """The throughput leaves the first epoch out and does not depend on the number of epochs."""
 
 
-def _serial(answer, runs: list[Record]) -> str:
-    one, many = runs
+def _serial(answer, one: Record, many: Record) -> str:
     size, speedup = many["layout"]["size"], ratio(images_per_sec(many), images_per_sec(one))
     right = float(laws.amdahl_share(size, speedup))
     return grade_number(answer, right, "share", "(1/S - 1/n) / (1 - 1/n), from S = 1 / (s + (1 - s) / n)", {
         "that is Gustafson's share, (n - S) / (n - 1), which is for weak scaling": (size - speedup) / (size - 1),
         "that is 1 - S/n, one minus the efficiency; Amdahl's s is a share of one worker's time":
             1 - speedup / size,
-        "that is the parallel share; the serial share is asked for": 1 - right,
-    }, abs_tol=0.005)
+        "that is the parallel share; the serial share is asked for": 1 - right}, abs_tol=0.005)
 
 
-def _input_share(answer, runs: list[Record]) -> str:
-    (run,) = runs
+def _input_share(answer, run: Record) -> str:
     throughput, of_input = images_per_sec(run), run["metrics"]["input_images_per_sec"]
     return grade_number(answer, throughput / of_input, "share", "images_per_sec / input_images_per_sec", {
-        "that is upside down: by what factor the input is faster than the training": of_input / throughput,
-    })
+        "that is upside down: by what factor the input is faster than the training": of_input / throughput})
 
 
 QUESTIONS = {
@@ -47,8 +33,6 @@ QUESTIONS = {
                    images_per_sec(run) and run["metrics"].get("input_images_per_sec")), _input_share, timed=True),
 }
 
-
-# Code.
 
 def _grade_karp_flatt(run: StudentFunction) -> str:
     for n, speedup in ((2, 2), (2, 1), (4, 2.5), (8, 6.3), (8, 0.5), (8, 10.56), (run.whole(3, 9), run.real(1.2, 2.8))):
@@ -64,13 +48,11 @@ def _grade_karp_flatt(run: StudentFunction) -> str:
     return "Amdahl's law with this s gives the speedup back; above n it is negative, below 1 it is above 1"
 
 
-POINTS = (([2, 4], [1.6, 2.285714285714286]), ([1, 2, 4, 8], [1, 1.8, 3.0, 4.4]), ([2, 8], [1.9, 3.0]))
-"""Numbers of workers and speedups: first those of an s of 0.25."""
-
-
 def _grade_fit_amdahl(run: StudentFunction) -> str:
+    # Numbers of workers and speedups: first those of an s of 0.25.
+    points = (([2, 4], [1.6, 2.285714285714286]), ([1, 2, 4, 8], [1, 1.8, 3.0, 4.4]), ([2, 8], [1.9, 3.0]))
     drawn = [2, 4, 8], [run.real(1.5, 1.9), run.real(2.2, 3.2), run.real(3.5, 6)]
-    for n, speedups in (*POINTS, drawn):
+    for n, speedups in (*points, drawn):
         call = run(n, speedups)
         value = call.number("s is a number")
         shares = [float(laws.amdahl_share(*point)) for point in zip(n, speedups, strict=True) if point[0] > 1]
@@ -109,11 +91,8 @@ TASKS = {
         "too many, and wait for each other"), {
         "the workers end with different weights": "they begin equal and add equal gradients",
         "some images are left out": "each worker makes its own images; none is left out",
-        "the global batch changes with the number of workers": "the batch of one worker is the global batch over size",
-    }, {
-        21: "the global batch is divided among the workers, as strong scaling has it",
-        28: "the optimizer averages the gradients, as it should",
-        30: "the broadcast makes the weights equal at the start",
-        36: "it counts the images of all workers over the slowest worker's seconds, as it should",
-    }),
+        "the global batch changes with the number of workers": "the batch of one worker is the global batch over "
+            "size"}, {
+        21: "the global batch is divided among the workers, as strong scaling has it", 28: AVERAGED, 30: BROADCAST,
+        36: "it counts the images of all workers over the slowest worker's seconds, as it should"}),
 }

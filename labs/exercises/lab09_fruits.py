@@ -1,20 +1,14 @@
 """Exercises of lab 9: speedup, runs that cannot be compared, the median pruner, McNemar's test, a test that leaks."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 
-from labs.exercises.code_tasks import StudentFunction, bug, close, code
-from labs.exercises.grading import (
-    Question,
+from labs.exercises.code_tasks import BROADCAST, SHARDED, StudentFunction, bug, close, code
+from labs.exercises.grading import Question, grade_choice, grade_entries, grade_number, grade_speedup
+from labs.exercises.selecting import (
     Record,
     differing_settings,
-    grade_choice,
-    grade_entries,
-    grade_number,
-    grade_speedup,
     images_per_sec,
     missing_run,
     multi_worker,
@@ -47,7 +41,7 @@ def _pair_and_outlier(records: list[Record]) -> list[Record]:
                   "section 'F1: why 0.0005 and 0.1 are not interchangeable' of notebooks/lab09_fruits.ipynb")
 
 
-def _outlier(answer, runs: list[Record]) -> str:
+def _outlier(answer, *runs: Record) -> str:
     learning_rates = [run["config"]["base_lr"] for run in runs]
     outlier = next(run["run"] for run in runs if learning_rates.count(run["config"]["base_lr"]) == 1)
     others = {run["run"]: "only its number of workers differs, which is what is compared; another run has its base_lr"
@@ -58,20 +52,17 @@ def _outlier(answer, runs: list[Record]) -> str:
         "run": lambda value: grade_choice(value, {outlier}, others,
                                           "it would compare two experiments, not two numbers of workers"),
         "setting": lambda value: grade_choice(value, {"base_lr"}, settings,
-                                              "no scaling rule for 1, 2 or 4 workers gives both learning rates"),
-    })
+                                              "no scaling rule for 1, 2 or 4 workers gives both learning rates")})
 
 
-def _rest(answer, runs: list[Record]) -> str:
-    (run,) = runs
+def _rest(answer, run: Record) -> str:
     times, epochs = run["timings"], len(run["history"])
     total, per_epoch = times["total_seconds"], times["seconds_per_epoch"]
     right = (epochs - 1) * per_epoch / total
     return grade_number(answer, right, "share", "(epochs - 1) x seconds_per_epoch / total_seconds", {
         "that is the share of everything else: start-up, first epoch, test": 1 - right,
         "that counts the first epoch as one of the others, but it takes longer": epochs * per_epoch / total,
-        "that includes the first epoch": right + times["first_epoch_seconds"] / total,
-    }, abs_tol=0.002)
+        "that includes the first epoch": right + times["first_epoch_seconds"] / total}, abs_tol=0.002)
 
 
 QUESTIONS = {
@@ -80,13 +71,6 @@ QUESTIONS = {
     "q3": Question(newest("several workers", "`labs run lab09_fruits --workers 2`", lambda run: multi_worker(run)
                    and _trained(run)), _rest, timed=True),
 }
-
-
-# Code.
-
-FEWEST = 3
-"""Earlier trials that the pruner needs."""
-
 
 A, B, C, D = [0.4, 0.6, 0.7, 0.8], [0.5, 0.5, 0.6, 0.7], [0.2, 0.3, 0.8, 0.9], [0.3, 0.9, 0.6, 0.6]
 PRUNED = (
@@ -108,7 +92,7 @@ PRUNED = (
 def should_prune(values: list[float], earlier: list[list[float]]) -> bool:
     """Return what `median_prune` must return; the rule of Optuna's MedianPruner(3, n_warmup_steps=2)."""
     newest = len(values) - 1
-    return newest > 0 and len(earlier) >= FEWEST and max(values) < np.median([other[newest] for other in earlier])
+    return newest > 0 and len(earlier) >= 3 and max(values) < np.median([other[newest] for other in earlier])
 
 
 def _grade_median_prune(run: StudentFunction) -> str:
@@ -123,12 +107,10 @@ def _grade_median_prune(run: StudentFunction) -> str:
             "median at its newest epoch; that is Optuna's rule")
 
 
-COUNTS = ((0, 0, 3, 2), (5, 0, 0, 0), (0, 5, 0, 0), (5, 0, 6, 4), (1, 3, 2, 0), (2, 2, 1, 1), (12, 4, 10, 5))
-"""Images that only the first, only the second, both and neither of two models get right."""
-
-
 def _grade_mcnemar(run: StudentFunction) -> str:
-    for counts in (*COUNTS, [run.whole(1, 12) for _ in range(4)]):
+    # Images that only the first, only the second, both and neither of two models get right.
+    countss = ((0, 0, 3, 2), (5, 0, 0, 0), (0, 5, 0, 0), (5, 0, 6, 4), (1, 3, 2, 0), (2, 2, 1, 1), (12, 4, 10, 5))
+    for counts in (*countss, [run.whole(1, 12) for _ in range(4)]):
         one, other = (np.repeat(right, counts).tolist() for right in ((True, False, True, False),
                                                                       (False, True, True, False)))
         call = run(one, other)
@@ -149,13 +131,10 @@ TASKS = {
     "median_prune": code("values, earlier", _grade_median_prune),
     "mcnemar": code("one, other", _grade_mcnemar),
     "bug": bug("the test accuracy is too good", 20, (
-        "the images are held out one by one, so copies of a photo are in both subsets: the test asks what the network "
-        "remembers; new photos ask what it has learnt"), {
-        "the workers train on the same images": "each worker takes every size-th of one common list",
-    }, {
-        23: "it divides the training images among the workers, as it should",
-        26: "the batch of all workers is size times as large, so the learning rate may be, too",
-        28: "it makes the weights equal at the start; without it the workers would drift apart",
-        32: "it measures the accuracy on images that the script has held out; are they new to the network?",
-    }),
+        "the images are held out one by one, so copies of a photo are in both subsets: the test asks what the "
+        "network remembers; new photos ask what it has learnt"), {
+        "the workers train on the same images": "each takes every size-th of one common list"}, {
+        23: SHARDED, 26: "the batch of all workers is size times as large, so the learning rate may be, too",
+        28: BROADCAST,
+        32: "it measures the accuracy on images that the script has held out; are they new to the network?"}),
 }

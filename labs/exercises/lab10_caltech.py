@@ -1,29 +1,27 @@
 """Exercises of lab 10: a split by name, an accuracy of all workers, the choice of a network, the cost of validation."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter
 
 import numpy as np
 
-from labs.exercises.code_tasks import HASH, StudentFunction, bug, close, code, numbers
-from labs.exercises.grading import Question, Record, format_value, grade_choice, grade_number, images_per_sec, newest
+from labs.exercises.code_tasks import AVERAGED, BROADCAST, HASH, StudentFunction, bug, close, code, numbers
+from labs.exercises.grading import Question, format_value, grade_choice, grade_number
+from labs.exercises.selecting import Record, images_per_sec, newest
 
 VALIDATED = newest("a run with a validation", "`labs run lab10_caltech --workers 2`",
                    lambda run: images_per_sec(run) and all("val_accuracy" in row for row in run["history"]))
 
 
-def _training_share(answer, runs: list[Record]) -> str:
+def _training_share(answer, *runs: Record) -> str:
     test, held = (runs[0]["config"][f"{name}_split"] for name in ("test", "validation"))
     return grade_number(answer, (1 - test) * (1 - held), "share", "(1 - test_split) x (1 - validation_split)", {
         "validation_split is a share of the images outside the test, not of all images": 1 - test - held,
-        "that ignores the test images, which are held out as well": 1 - held,
-    }, rel_tol=0.01)
+        "that ignores the test images, which are held out as well": 1 - held}, rel_tol=0.01)
 
 
-def _cost(answer, runs: list[Record]) -> str:
+def _cost(answer, *runs: Record) -> str:
     def seconds(name: str, rows: list[dict]) -> float:
         return sum(row[name] for row in rows)
 
@@ -34,11 +32,10 @@ def _cost(answer, runs: list[Record]) -> str:
                   "val_seconds / (train_seconds + val_seconds), both summed over the epochs after the first", {
                       "that is val_seconds / train_seconds; the share of the whole epoch is asked for": held / train,
                       "that includes the first epoch, which also compiles the model": all_held / (all_train + all_held),
-                      "that is the share of the training": train / (train + held),
-                  })
+                      "that is the share of the training": train / (train + held)})
 
 
-def _best(answer, runs: list[Record]) -> str:
+def _best(answer, *runs: Record) -> str:
     history = runs[0]["history"]
 
     def top(name: str, wanted=max) -> set[int]:
@@ -56,7 +53,7 @@ def _best(answer, runs: list[Record]) -> str:
                         "it was chosen for its validation accuracy, so that accuracy is biased upwards")
 
 
-def _reportable_accuracy(answer, runs: list[Record]) -> str:
+def _reportable_accuracy(answer, *runs: Record) -> str:
     return grade_choice(answer, {"test_accuracy"}, {
         "accuracy": "it is measured on augmented training images, while the weights still changed",
         "val_accuracy": "validation images were used for decisions, such as the learning rate, so it is biased upwards",
@@ -72,40 +69,36 @@ QUESTIONS = {
 }
 
 
-# Code.
-
-SUBSETS = ("training", "validation", "test")
-NOT_A_SUBSET = "the result is a text: training, validation or test"
-FILES = [f"{label:03d}.class/{label:03d}_{image:04d}.jpg" for label in (1, 2) for image in range(1, 601)]
-LARGEST_ERROR = 0.07
-"""How far a share may be off: five standard errors of a share of the files."""
-
-
 def _grade_subset(run: StudentFunction) -> str:
-    call = run(FILES[0], 0.0, 0.0, 1)
-    call.expect(isinstance(call.value, str) and call.value in SUBSETS, NOT_A_SUBSET)
+    # How far a share may be off: five standard errors of a share of the files.
+    largest_error = 0.07
+    files = [f"{label:03d}.class/{label:03d}_{image:04d}.jpg" for label in (1, 2) for image in range(1, 601)]
+    not_a_subset = "the result is a text: training, validation or test"
+    subsets = ("training", "validation", "test")
+    call = run(files[0], 0.0, 0.0, 1)
+    call.expect(isinstance(call.value, str) and call.value in subsets, not_a_subset)
     call.expect(call.value == "training", "with both shares 0, every image is for training")
     seed = run.whole(1, 10**6)
-    calls = [run(name, 0.4, 0.5, seed) for name in FILES]
-    again = {name: run(name, 0.4, 0.5, seed) for name in reversed(FILES)}
-    unvalidated = [run(name, 0.4, 0.0, seed) for name in FILES]
-    reseeded = [run(name, 0.4, 0.5, seed + 1) for name in FILES]
-    for name, call in zip(FILES, calls, strict=True):
-        call.expect(call.value in SUBSETS, NOT_A_SUBSET)
+    calls = [run(name, 0.4, 0.5, seed) for name in files]
+    again = {name: run(name, 0.4, 0.5, seed) for name in reversed(files)}
+    unvalidated = [run(name, 0.4, 0.0, seed) for name in files]
+    reseeded = [run(name, 0.4, 0.5, seed + 1) for name in files]
+    for name, call in zip(files, calls, strict=True):
+        call.expect(call.value in subsets, not_a_subset)
         again[name].expect(again[name].value == call.value, "asked again, in another order, the same name got another "
                                                             "subset: nothing but the arguments may decide")
     for call in calls[:50]:
-        other = run.in_second_process(*call.args)
+        other = run(*call.args, second_process=True)
         other.expect(other.value == call.value,
                      f"in another process this image is {format_value(call.value)}, and {HASH}")
     counts = Counter(call.value for call in calls)
-    share = {each: counts[each] / len(FILES) for each in SUBSETS}
+    share = {each: counts[each] / len(files) for each in subsets}
     call = calls[-1]
-    call.expect(abs(share["test"] - 0.4) < LARGEST_ERROR, "of many names, the share in the test is not test_split")
-    call.expect(abs(share["validation"] - 0.5) > LARGEST_ERROR,
+    call.expect(abs(share["test"] - 0.4) < largest_error, "of many names, the share in the test is not test_split")
+    call.expect(abs(share["validation"] - 0.5) > largest_error,
                 "over many names, validation gets validation_split of all images; it must get validation_split of "
                 "those outside the test")
-    call.expect(abs(share["validation"] - 0.3) < LARGEST_ERROR,
+    call.expect(abs(share["validation"] - 0.3) < largest_error,
                 "of many names outside the test, the share for validation is not validation_split")
     for call, other in zip(calls, unvalidated, strict=True):
         other.expect((call.value == "test") == (other.value == "test"),
@@ -121,14 +114,11 @@ def reference_accuracy(accuracies: list[float], counts: list[int]) -> float:
     return sum(accuracy * count for accuracy, count in pairs if count) / sum(counts)
 
 
-SHARDS = [([0.5], [4]), ([1.0, 0.0], [1, 3]), ([0.75, 0.5], [4, 4]), ([math.nan, 0.5], [0, 2]),
-          ([0.8, 0.6, 1.0, math.nan], [10, 10, 9, 0])]
-"""Accuracies and numbers of images."""
-
-
 def _grade_global_accuracy(run: StudentFunction) -> str:
+    shards = [([0.5], [4]), ([1.0, 0.0], [1, 3]), ([0.75, 0.5], [4, 4]), ([math.nan, 0.5], [0, 2]),
+              ([0.8, 0.6, 1.0, math.nan], [10, 10, 9, 0])]
     drawn = [run.real(0, 1) for _ in range(3)], [run.whole(1, 9) for _ in range(3)]
-    for accuracies, counts in (*SHARDS, drawn):
+    for accuracies, counts in (*shards, drawn):
         call, right = run(accuracies, counts), reference_accuracy(accuracies, counts)
         call.expect(not (0 in counts and isinstance(call.value, float) and math.isnan(call.value)),
                     "a worker without images must not count; nan times 0 is nan")
@@ -139,13 +129,10 @@ def _grade_global_accuracy(run: StudentFunction) -> str:
     return "the right answers of all workers over the images of all workers; an empty shard changes nothing"
 
 
-NETWORKS = [([0.5], [0.4]), ([0.5, 0.75], [0.8, 0.6]), ([0.5, 0.75, 0.75], [0.3, 0.2, 0.9])]
-"""Validation and test accuracies."""
-
-
 def _grade_select(run: StudentFunction) -> str:
+    networks = [([0.5], [0.4]), ([0.5, 0.75], [0.8, 0.6]), ([0.5, 0.75, 0.75], [0.3, 0.2, 0.9])]
     drawn = [[run.real(0.3, 0.9) for _ in range(4)] for _ in range(2)]
-    for validation, tests in (*NETWORKS, drawn):
+    for validation, tests in (*networks, drawn):
         for test in itertools.permutations(tests):
             call = run(validation, list(test))
             best = int(np.argmax(validation))
@@ -170,11 +157,8 @@ TASKS = {
     "bug": bug("the test accuracy is too good", 20, (
         "each rank makes its own split, so one worker's test images are among the other's training images, and the "
         "gradients carry them into the common weights"), {
-        "only the images of rank 0 are tested": "the accuracy is the mean over both workers",
-    }, {
+        "only the images of rank 0 are tested": "the accuracy is the mean over both workers"}, {
         22: "the worker takes every size-th of its training images, which is right if all workers have the same ones",
-        26: "the optimizer averages the gradients, as it should",
-        28: "it makes the weights equal at the start",
-        32: "the workers test equally many images, so the mean of both accuracies is that of all their images",
-    }),
+        26: AVERAGED, 28: BROADCAST,
+        32: "the workers test equally many images, so the mean of both accuracies is that of all their images"}),
 }

@@ -1,21 +1,10 @@
 """Exercises of lab 11: settings on several nodes, a step over a link, a queue with backfill, noise."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Sequence
 
-from labs.exercises.code_tasks import StudentFunction, bug, close, code, numbers
-from labs.exercises.grading import (
-    Question,
-    Record,
-    grade_entries,
-    grade_number,
-    images_per_sec,
-    multi_worker,
-    newest,
-    pair_with_one_worker,
-)
+from labs.exercises.code_tasks import AVERAGED, StudentFunction, bug, close, code, numbers
+from labs.exercises.grading import Question, grade_entries, grade_number
+from labs.exercises.selecting import Record, images_per_sec, multi_worker, newest, pair_with_one_worker
 from labs.pages import lab11
 
 COMMAND = "`labs run lab11_multinode --workers 2`"
@@ -23,8 +12,7 @@ NOTEBOOK = "section 'Eight workers are one large batch' of notebooks/lab11_multi
 NODES, WORKERS_PER_NODE = 4, 2
 
 
-def _plan(answer, runs: list[Record]) -> str:
-    (run,) = runs
+def _plan(answer, run: Record) -> str:
     config, images = run["config"], run["history"][0]["images"]
     batch, base, lr = (config[name] for name in ("batch_size", "base_batch_size", "base_lr"))
     size = NODES * WORKERS_PER_NODE
@@ -47,12 +35,10 @@ def _plan(answer, runs: list[Record]) -> str:
         "steps_per_epoch": lambda value: grade_number(
             value, steps(size), "steps", "training images / global batch, rounded up", counted(steps) |
             {"that is not rounded up: the remaining images make a step, too": images / (batch * size),
-             "that leaves out the last, smaller step": images // (batch * size)}, rel_tol=1e-6),
-    })
+             "that leaves out the last, smaller step": images // (batch * size)}, rel_tol=1e-6)})
 
 
-def _share(answer, runs: list[Record]) -> str:
-    (run,) = runs
+def _share(answer, run: Record) -> str:
     layout, exchange = run["layout"], run["metrics"]["allreduce_seconds"]
     step = layout["global_batch_size"] / images_per_sec(run)
     return grade_number(answer, exchange / step, "share", "allreduce_seconds / (global batch / images_per_sec)", {
@@ -60,16 +46,10 @@ def _share(answer, runs: list[Record]) -> str:
             exchange / step * layout["size"],
         "that is upside down": step / exchange,
         "that is relative to an epoch; the exchange happens in each step":
-            exchange / run["timings"]["seconds_per_epoch"],
-    })
+            exchange / run["timings"]["seconds_per_epoch"]})
 
 
-def _has_errors(run: Record) -> bool:
-    """Return whether some test images were misclassified: for an accuracy of 1, the standard error would be 0."""
-    return bool(run["metrics"].get("test_images")) and 0 < run["metrics"]["test_accuracy"] < 1
-
-
-def _noise(answer, runs: list[Record]) -> str:
+def _noise(answer, *runs: Record) -> str:
     accuracies = [run["metrics"]["test_accuracy"] for run in runs]
     variances = [p * (1 - p) / run["metrics"]["test_images"] for p, run in zip(accuracies, runs, strict=True)]
     difference = abs(accuracies[1] - accuracies[0])
@@ -78,29 +58,25 @@ def _noise(answer, runs: list[Record]) -> str:
         "that is in standard errors of one accuracy; the difference of two is more uncertain":
             difference / math.sqrt(variances[0]),
         "that adds the two standard errors; their squares add": difference / sum(map(math.sqrt, variances)),
-        "that is the difference itself": difference,
-    }, abs_tol=0.02)
+        "that is the difference itself": difference}, abs_tol=0.02)
 
 
 QUESTIONS = {
     "q1": Question(newest("a run", COMMAND, lambda run: run["history"]), _plan),
     "q2": Question(newest("several workers", COMMAND, lambda run: multi_worker(run) and images_per_sec(run) and
                    run["metrics"].get("allreduce_seconds")), _share, timed=True),
-    "q3": Question(pair_with_one_worker(NOTEBOOK, strong=True, accept=_has_errors), _noise),
+    # For an accuracy of 1, the standard error would be 0.
+    "q3": Question(pair_with_one_worker(NOTEBOOK, strong=True, accept=lambda run: run["metrics"].get("test_images") and
+                                        0 < run["metrics"]["test_accuracy"] < 1), _noise),
 }
 
 
-# Code.
-
-JOBS = [(1, 1, 128, 1024, 0.001, 128, "linear"), (1, 2, 128, 1024, 0.001, 128, "linear"),
-        (2, 1, 128, 1000, 0.001, 128, "none"), (2, 3, 128, 60_000, 0.001, 128, "sqrt"),
-        (2, 4, 32, 1438, 0.002, 64, "linear"), (8, 4, 128, 60_000, 0.001, 128, "sqrt")]
-"""Arguments of `plan`, from the smallest."""
-
-
 def _grade_plan(run: StudentFunction) -> str:
+    jobs = [(1, 1, 128, 1024, 0.001, 128, "linear"), (1, 2, 128, 1024, 0.001, 128, "linear"),
+            (2, 1, 128, 1000, 0.001, 128, "none"), (2, 3, 128, 60_000, 0.001, 128, "sqrt"),
+            (2, 4, 32, 1438, 0.002, 64, "linear"), (8, 4, 128, 60_000, 0.001, 128, "sqrt")]
     drawn = run.whole(2, 9), run.whole(2, 9), 32, run.whole(10**3, 10**5), run.real(0.001, 0.01), 64, "sqrt"
-    for nodes, tasks, batch, images, lr, base, scaling in (*JOBS, drawn):
+    for nodes, tasks, batch, images, lr, base, scaling in (*jobs, drawn):
         call, size = run(nodes, tasks, batch, images, lr, base, scaling), nodes * tasks
         k = batch * size / base
         right = {"global_batch_size": batch * size, "steps_per_epoch": math.ceil(images / (batch * size)),
@@ -123,13 +99,10 @@ def _grade_plan(run: StudentFunction) -> str:
     return "global batch, learning rate and steps follow from nodes x tasks"
 
 
-STEPS = [(1, 0.03, 1e6, 1e9), (2, 0.03, 1e6, 1e8), (4, 0.02, 4.8e6, 1e9), (8, 0.006, 4.8e6, 1e10)]
-"""Arguments of `step`, from the smallest."""
-
-
 def _grade_step(run: StudentFunction) -> str:
+    steps = [(1, 0.03, 1e6, 1e9), (2, 0.03, 1e6, 1e8), (4, 0.02, 4.8e6, 1e9), (8, 0.006, 4.8e6, 1e10)]
     drawn = run.whole(3, 9), run.real(0.01, 0.1), run.whole(10**6, 10**7), 1e9
-    for n, compute, nbytes, bandwidth in (*STEPS, drawn):
+    for n, compute, nbytes, bandwidth in (*steps, drawn):
         call = run(n, compute, nbytes, bandwidth)
         exchange = 2 * (n - 1) / n * 8 * nbytes / bandwidth
         call.expect(n > 1 or close(call.number(), compute), "one node has nobody to exchange with")
@@ -143,22 +116,22 @@ def _grade_step(run: StudentFunction) -> str:
     return "computation + 2 (N - 1) / N x 8 M / bandwidth"
 
 
-QUEUES: list[tuple[list[tuple[int, int]], int]] = [
-    ([(1, 10)], 1), ([(1, 10), (1, 5)], 1), ([(1, 10), (1, 5)], 2), ([(2, 20), (4, 30), (1, 15)], 4),
-    ([(2, 20), (4, 30), (1, 25)], 4), ([(3, 10), (4, 20), (1, 15), (1, 30), (1, 5)], 4),
-    ([(3, 10), (4, 20), (1, 5), (1, 5), (2, 8)], 4), ([(2, 7), (3, 9), (1, 30), (2, 4), (4, 6), (1, 3)], 4)]
-"""Jobs and nodes of `start_times`, from the smallest."""
-
-
 def _grade_starts(run: StudentFunction) -> str:
+    queues: list[tuple[list[tuple[int, int]], int]] = [
+        ([(1, 10)], 1), ([(1, 10), (1, 5)], 1), ([(1, 10), (1, 5)], 2), ([(2, 20), (4, 30), (1, 15)], 4),
+        ([(2, 20), (4, 30), (1, 25)], 4), ([(3, 10), (4, 20), (1, 15), (1, 30), (1, 5)], 4),
+        ([(3, 10), (4, 20), (1, 5), (1, 5), (2, 8)], 4), ([(2, 7), (3, 9), (1, 30), (2, 4), (4, 6), (1, 3)], 4)]
     drawn = [(run.whole(1, 4), run.whole(1, 30)) for _ in range(6)]
-    for jobs, nodes in (*QUEUES, (drawn, 4)):
+    for jobs, nodes in (*queues, (drawn, 4)):
         call, right = run(jobs, nodes), lab11.planned_starts(jobs, nodes)
         value = numbers(call.value, len(jobs))
         call.expect(value is not None, "the result is a list with a start for each job")
         starts = value or []
         call.expect(all(start >= 0 for start in starts), "no job starts before it is submitted")
-        call.expect(_most_busy(jobs, starts) <= nodes, "at some minute more nodes are in use than there are")
+        for moment in starts:
+            busy = sum(count for (count, limit), start in zip(jobs, starts, strict=True)
+                       if start <= moment < start + limit)
+            call.expect(busy <= nodes, "at some minute more nodes are in use than there are")
         call.expect(len(jobs) == 1 or sum(wanted for wanted, _ in jobs) > nodes or not any(starts),
                     "two jobs may run at the same time if there are enough nodes")
         first = next((index for index, (start, wanted) in enumerate(zip(starts, right, strict=True))
@@ -174,12 +147,6 @@ def _grade_starts(run: StudentFunction) -> str:
     return "the queue in order, with backfill; Slurm plans the six jobs of the page in the same way"
 
 
-def _most_busy(jobs: Sequence[tuple[int, int]], starts: Sequence[float]) -> int:
-    """Return the most nodes that are in use at the same time."""
-    return max(sum(count for (count, limit), begin in zip(jobs, starts, strict=True) if begin <= moment < begin + limit)
-               for moment in starts)
-
-
 TASKS = {
     "plan": code("nodes, tasks, batch_size, images, lr, base_batch, rule", _grade_plan),
     "step": code("nodes, compute, nbytes, bits_per_second", _grade_step),
@@ -187,11 +154,8 @@ TASKS = {
     "bug": bug("every node trains on all images", 29, (
         "local_rank and local_size count within a node: there they are right for choosing a GPU, but nodes get the "
         "same shards; rank and size count all workers"), {
-        "some images are left out of an epoch": "the script prints how many different images it used: all",
-    }, {
-        21: "the learning rate follows all workers, as the linear rule has it",
-        23: "it averages the gradients of all workers on all nodes",
+        "some images are left out of an epoch": "the script prints how many different images it used: all"}, {
+        21: "the learning rate follows all workers, as the linear rule has it", 23: AVERAGED,
         28: "all workers have the same order in an epoch, which sharding needs, and another one in the next",
-        31: "it gathers the images of all workers, to count them",
-    }),
+        31: "it gathers the images of all workers, to count them"}),
 }

@@ -1,13 +1,12 @@
 """Exercises of lab 12: the newest intact checkpoint, the wasted share of the clock, the rest of an epoch."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter
 
 from labs.exercises.code_tasks import StudentFunction, bug, code
-from labs.exercises.grading import Question, Record, grade_entries, grade_number, newest
+from labs.exercises.grading import Question, grade_entries, grade_number
+from labs.exercises.selecting import Record, newest
 from labs.pages import lab12
 
 COMMAND = "`labs run lab12_elastic --workers 2`"
@@ -28,8 +27,7 @@ ELASTIC = newest("elastic training in which a worker died", COMMAND, lambda run:
                  len(_events(run)) > 1)
 
 
-def _twice(answer, runs: list[Record]) -> str:
-    (run,) = runs
+def _twice(answer, run: Record) -> str:
     batch, size = run["config"]["batch_size"], run["layout"]["size"]
     steps = sum(event["steps_lost"] for event in _events(run))
     return grade_number(answer, steps * batch * size, "images", "steps_lost x batch_size x workers", {
@@ -39,8 +37,7 @@ def _twice(answer, runs: list[Record]) -> str:
     }, rel_tol=0.005)
 
 
-def _average(answer, runs: list[Record]) -> str:
-    killed, elastic = runs
+def _average(answer, killed: Record, elastic: Record) -> str:
     steps, commit = killed["history"][0]["steps"], elastic["config"]["commit_steps"]
 
     def half(whole: int, of: str):
@@ -51,15 +48,14 @@ def _average(answer, runs: list[Record]) -> str:
                           "elastic": half(commit, "commit_steps")})
 
 
-def _idle(answer, runs: list[Record]) -> str:
+def _idle(answer, *runs: Record) -> str:
     seconds = [event["seconds_lost"] for event in _events(runs[0]) if event["kind"] != "start"]
     start = sum(event["seconds_lost"] for event in _events(runs[0]) if event["kind"] == "start")
     return grade_number(answer, sum(seconds), "seconds", "seconds_lost, summed over the events after the start", {
         "that includes the start, which is part of every run": sum(seconds) + start,
         "that is the start alone": start,
         "that is the longest pause alone": max(seconds),
-        "that is when the last event happened, not how long it lasted": _events(runs[0])[-1]["seconds"],
-    })
+        "that is when the last event happened, not how long it lasted": _events(runs[0])[-1]["seconds"]})
 
 
 QUESTIONS = {
@@ -68,8 +64,6 @@ QUESTIONS = {
     "q3": Question(ELASTIC, _idle, timed=True),
 }
 
-
-# Code.
 
 def _checkpoint(step: int, cut: int | None = None) -> dict[str, bytes]:
     """Return a file with a checkpoint, or with its first bytes."""
@@ -111,13 +105,10 @@ def _grade_load_latest(run: StudentFunction) -> str:
     return "the newest intact checkpoint, whatever a kill has left beside it"
 
 
-CLOCKS = [(100, 1, 1000, 0), (600, 0, 36_000, 300), (600, 6, 21_600, 300), (1200, 30, 86_400, 900)]
-"""Interval, save, life and restart."""
-
-
 def _grade_waste(run: StudentFunction) -> str:
+    clocks = [(100, 1, 1000, 0), (600, 0, 36_000, 300), (600, 6, 21_600, 300), (1200, 30, 86_400, 900)]
     drawn = run.whole(300, 900), run.whole(5, 30), run.whole(20_000, 90_000), run.whole(60, 600)
-    for interval, save, life, restart in (*CLOCKS, drawn):
+    for interval, save, life, restart in (*clocks, drawn):
         call = run(interval, save, life, restart)
         right = lab12.first_order(interval, save, life, restart)
         call.expect_number(right, "add the share of the saves, and what a failure costs divided by the time between "
@@ -130,14 +121,11 @@ def _grade_waste(run: StudentFunction) -> str:
     return "saves per interval, plus half an interval and a restart per failure; least near the root of 2 C M"
 
 
-EPOCHS = [([3, 1, 2, 0], 0, 1), ([3, 1, 2, 0], 2, 1), ([3, 1, 2, 0], 0, 2), ([3, 1, 2, 0], 2, 2),
-          ([5, 2, 7, 0, 6, 1, 4, 3], 3, 2), ([5, 2, 7, 0, 6, 1, 4, 3], 4, 3), ([1, 0], 2, 2)]
-"""Order, images seen and number of workers, from the smallest."""
-
-
 def _grade_rest(run: StudentFunction) -> str:
+    epochs = [([3, 1, 2, 0], 0, 1), ([3, 1, 2, 0], 2, 1), ([3, 1, 2, 0], 0, 2), ([3, 1, 2, 0], 2, 2),
+              ([5, 2, 7, 0, 6, 1, 4, 3], 3, 2), ([5, 2, 7, 0, 6, 1, 4, 3], 4, 3), ([1, 0], 2, 2)]
     drawn = run.rng.permutation(30).tolist(), run.whole(1, 20), run.whole(2, 5)
-    for order, seen, size in (*EPOCHS, drawn):
+    for order, seen, size in (*epochs, drawn):
         left, shares = Counter(order[seen:]), []
         for rank in range(size):
             call = run(order, seen, rank, size)
@@ -159,14 +147,12 @@ TASKS = {
     "waste": code("interval, save, life, restart", _grade_waste),
     "rest": code("order, seen, rank, size", _grade_rest),
     "bug": bug("some images are used twice in an epoch", 38, (
-        "the checkpoint forgets how much of the epoch's order is used, so the resumed run begins the epoch again with "
-        "weights that have seen half of it"), {
+        "the checkpoint forgets how much of the epoch's order is used, so the resumed run begins the epoch again "
+        "with weights that have seen half of it"), {
         "the workers end with different weights": "they start from one seed, and every step averages the gradients",
-        "the checkpoint holds the weights of the start": "it is written after the steps up to the interruption",
-    }, {
+        "the checkpoint holds the weights of the start": "it is written after the steps up to the interruption"}, {
         20: "each epoch has a different order, equal on all workers and in both starts, which is right",
         21: "the step's images are the next ones of that order",
         22: "each worker takes every size-th image of the step, which is right",
-        43: "it continues where the checkpoint says that training was",
-    }),
+        43: "it continues where the checkpoint says that training was"}),
 }

@@ -1,20 +1,12 @@
 """Exercises of lab 13: a step of ZeRO by hand, bytes that each worker keeps, the bubble of a pipeline."""
 
-from __future__ import annotations
-
 import statistics
 
 import numpy as np
 
-from labs.exercises.code_tasks import (
-    Call,
-    StudentFunction,
-    arrays,
-    bug,
-    close,
-    code,
-)
-from labs.exercises.grading import Question, Record, grade_choice, grade_number, multi_worker, newest
+from labs.exercises.code_tasks import SHARDED, Call, StudentFunction, arrays, bug, close, code
+from labs.exercises.grading import Question, grade_choice, grade_number
+from labs.exercises.selecting import Record, multi_worker, newest
 
 MEASURED = newest("the exchange of each method", "`labs run lab13_elsewhere --workers 2`",
                   lambda run: multi_worker(run) and run.get("tables", {}).get("rounds"))
@@ -24,40 +16,31 @@ def _median(run: Record, method: str, column: str) -> float:
     return statistics.median(row[column] for row in run["tables"]["rounds"] if row["method"] == method)
 
 
-def _exchange(run: Record, method: str) -> float:
-    """Return a method's seconds of exchange per step: a difference of two medians."""
-    return _median(run, method, "step_seconds") - _median(run, method, "compute_seconds")
-
-
-def _share(answer, runs: list[Record]) -> str:
-    (run,) = runs
+def _share(answer, run: Record) -> str:
     step, compute = (_median(run, "plain", column) for column in ("step_seconds", "compute_seconds"))
     return grade_number(answer, (step - compute) / step, "share",
                         "(step - compute) / step, of the medians over the rounds", {
         "that is the share of the computation": compute / step,
         "that divides by the computation; a share of the step is divided by the step": (step - compute) / compute,
-        "that is in seconds; divide by those of the step": step - compute,
-    }, abs_tol=0.005)
+        "that is in seconds; divide by those of the step": step - compute}, abs_tol=0.005)
 
 
-def _longest(answer, runs: list[Record]) -> str:
-    (run,) = runs
-    exchanges = {row["method"]: _exchange(run, row["method"]) for row in run["tables"]["rounds"]}
+def _longest(answer, run: Record) -> str:
+    exchanges = {row["method"]: _median(run, row["method"], "step_seconds") - _median(run, row["method"],
+                 "compute_seconds") for row in run["tables"]["rounds"]}
     right = max(exchanges, key=lambda method: exchanges[method])
     others = dict.fromkeys(exchanges, "another method has a larger difference between step and computation")
     return grade_choice(answer, {right}, others, "it has the largest median step minus median computation")
 
 
-def _zero_bytes(answer, runs: list[Record]) -> str:
-    (run,) = runs
+def _zero_bytes(answer, run: Record) -> str:
     parameters, size = run["metrics"]["parameters"], run["layout"]["size"]
     right = 8 * parameters + 8 * parameters / size
     return grade_number(answer, right, "bytes", "4 P for the weights, 4 P for the gradients, 8 P / N for the moments", {
         "that is without ZeRO: every worker keeps all moments": 16 * parameters,
         "that is stage 2, which divides the gradients as well": 4 * parameters + 12 * parameters / size,
         "that is stage 3, which divides everything": 16 * parameters / size,
-        "that is the moments alone": 8 * parameters / size,
-    }, rel_tol=0.001)
+        "that is the moments alone": 8 * parameters / size}, rel_tol=0.001)
 
 
 QUESTIONS = {
@@ -66,8 +49,6 @@ QUESTIONS = {
     "q3": Question(MEASURED, _zero_bytes),
 }
 
-
-# Code.
 
 def reference_adam(weights: np.ndarray, gradient: np.ndarray, moments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the new weights and moments of a part, as the function `adam` of the page's cell does."""
@@ -120,15 +101,13 @@ def _expect_weights(call: Call, weights: np.ndarray, gradients: list[np.ndarray]
                                         "gradient, part by part")
 
 
-DIVIDED = (0, 8, 12, 16)
-"""Bytes per parameter that each stage divides among the workers."""
-
-
 def _grade_bytes(run: StudentFunction) -> str:
+    # Bytes per parameter that each stage divides among the workers.
+    divideds = (0, 8, 12, 16)
     for stage in range(4):
         for parameters, workers in ((1, 1), (10, 2), (10**9, 8), (7 * 10**9, 64), (run.whole(10, 10**9), 16)):
             call = run(parameters, workers, stage)
-            divided = DIVIDED[stage]
+            divided = divideds[stage]
             right = parameters * (16 - divided + divided / workers)
             call.expect_number(right, "what is not divided counts in full, what is divided for one worker", {
                 "it counts numbers, not bytes: each has 4": right / 4,
@@ -158,15 +137,12 @@ TASKS = {
     "bytes_per_worker": code("parameters, workers, stage", _grade_bytes),
     "bubble": code("stages, micro_batches", _grade_bubble),
     "bug": bug("the loss is higher than on one worker", 21, (
-        "every worker updates the first part of the weights, with the gradients of its own part; the all-gather uses "
-        "the results for every part"), {
+        "every worker updates the first part of the weights, with the gradients of its own part; the all-gather "
+        "uses the results for every part"), {
         "the workers end with different weights": "the sums that the workers print are equal: all get the same parts",
         "some images are never used": "every image is in the shard of one worker",
-        "it never ends": "both workers print their line and end",
-    }, {
-        17: "each worker takes every size-th image: together they take all of them",
-        33: "each worker gets its own part of the mean gradient, part r on rank r",
+        "it never ends": "both workers print their line and end"}, {
+        17: SHARDED, 33: "each worker gets its own part of the mean gradient, part r on rank r",
         35: "that is Adam's second moment, of this worker's part",
-        37: "every worker gets the parts of all, by rank; is each of them the part that it should be?",
-    }),
+        37: "every worker gets the parts of all, by rank; is each of them the part that it should be?"}),
 }

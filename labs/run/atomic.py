@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -68,10 +69,14 @@ def folder(path: str | os.PathLike) -> Iterator[Path]:
 
 
 def read_bytes(path: str | os.PathLike, largest: int) -> bytes:
-    """Return the content of a file, which may come from other people; raise LabError if it is too large."""
-    if os.path.getsize(path) > largest:
+    """Return the content of a file of other people; raise LabError if it is too large, or a device without an end."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:  # For a FIFO.
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise LabError(f"{path}: it is not a regular file")
+        content = file.read(largest + 1)
+    if len(content) > largest:
         raise LabError(f"{path}: it is larger than {largest >> 20} MiB")
-    return Path(path).read_bytes()
+    return content
 
 
 def _temporary(path: Path) -> Path:

@@ -2,11 +2,8 @@
 
     mpirun -np 2 python -P step_trial.py CHILD FOLDER
 
-CHILD is the file that defines the function of a cell, here of `step.py` in FOLDER. There a worker writes `RANK.json` at
-its end: its weights, or an error. Like CHILD, the program imports nothing of the kit.
+CHILD defines the function of the cell in FOLDER/step.py. Each worker writes FOLDER/RANK.json: its weights, or an error.
 """
-
-from __future__ import annotations
 
 import contextlib
 import json
@@ -28,71 +25,43 @@ def main(child: str, folder: Path) -> int:
     """Take the steps on this worker, write its report, and return the exit code."""
     # Horovod: find the other worker.
     hvd.init()
-    its, cell = runpy.run_path(child), (folder / "step.py").read_text(encoding="utf-8")
+    its = runpy.run_path(child)
     try:
         with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):  # It may print without end.
-            report = take_steps(its["define"](cell, "step", tf=tf))
+            report = take_steps(its["define"]((folder / "step.py").read_text(encoding="utf-8"), "step", tf=tf))
     except BaseException as error:  # A student's function may raise anything, such as SystemExit.
-        described = its["describe_error"](error)
-        report = described | {"error": f"{described['error']}{_find_line(error, cell)}: {described['text']}"}
+        report = its["describe_error"](error)
     (folder / f"{hvd.rank()}.json").write_text(json.dumps(report))
     return int("error" in report)
 
 
 def take_steps(step: Any) -> dict[str, Any]:
-    """Take the steps, and return this worker's weights."""
-    images, labels = batches(hvd.size())
-    model, optimizer = network(), adam()
-    initial = weights(model)
-    for number in range(STEPS):
-        step(model, images[number, hvd.rank()], labels[number, hvd.rank()], optimizer, hvd)
-    return {"steps": STEPS, "initial": initial, "final": weights(model), "alone": one_worker(images, labels)}
-
-
-def batches(size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return images [STEPS, size, BATCH_SIZE, FEATURES] and labels [STEPS, size, BATCH_SIZE], equal on all workers."""
+    """Return this worker's weights at the start and the end, and those of one worker on the batches of all."""
     rng = np.random.default_rng(1)
-    images = rng.normal(size=(STEPS, size, BATCH_SIZE, FEATURES)).astype("float32")
-    return images, rng.integers(CLASSES, size=images.shape[:3])
+    images = rng.normal(size=(STEPS, hvd.size(), BATCH_SIZE, FEATURES)).astype("float32")
+    labels = rng.integers(CLASSES, size=images.shape[:3])
+    (model, optimizer), (alone, its_optimizer) = network(), network()
+    alone.compile(its_optimizer, "sparse_categorical_crossentropy")
+    start = weights(model)
+    for x, y in zip(images, labels, strict=True):
+        step(model, x[hvd.rank()], y[hvd.rank()], optimizer, hvd)
+        alone.train_on_batch(x.reshape(-1, FEATURES), y.ravel())
+    return {"start": start, "end": weights(model), "alone": weights(alone)}
 
 
-def network() -> tf.keras.Model:
-    """Return a small network, with the same weights at each call."""
+def network() -> tuple[tf.keras.Model, tf.keras.optimizers.Optimizer]:
+    """Return a small network, with the same weights at each call, and Adam."""
     tf.keras.utils.set_random_seed(1)
     layers = tf.keras.layers
-    return tf.keras.Sequential([layers.Input((FEATURES,)), layers.Dense(8, activation="tanh"),
-                                layers.Dense(CLASSES, activation="softmax")])
-
-
-def adam() -> tf.keras.optimizers.Optimizer:
-    """Return Adam, with which averaging weights instead of gradients gives another result; SGD would not tell.
-
-    The large epsilon keeps it from enlarging the rounding errors of small gradients.
-    """
-    return tf.keras.optimizers.Adam(0.05, epsilon=0.01)
-
-
-def one_worker(images: np.ndarray, labels: np.ndarray) -> list[float]:
-    """Return the weights of one worker that takes the steps on the batches of all."""
-    model = network()
-    model.compile(adam(), "sparse_categorical_crossentropy")
-    for number in range(STEPS):
-        model.train_on_batch(images[number].reshape(-1, FEATURES), labels[number].ravel())
-    return weights(model)
+    model = tf.keras.Sequential([layers.Input((FEATURES,)), layers.Dense(8, activation="tanh"),
+                                 layers.Dense(CLASSES, activation="softmax")])
+    # SGD would not tell weights that are averaged from gradients. A small epsilon would enlarge rounding errors.
+    return model, tf.keras.optimizers.Adam(0.05, epsilon=0.01)
 
 
 def weights(model: tf.keras.Model) -> list[float]:
     """Return all weights of a model as one list."""
     return np.concatenate([weight.ravel() for weight in model.get_weights()]).tolist()
-
-
-def _find_line(error: BaseException, cell: str) -> str:
-    """Return the line of the cell that raised an error, as the middle of a sentence."""
-    line, trace = 0, error.__traceback__
-    while trace:
-        line = trace.tb_lineno if trace.tb_frame.f_code.co_filename == "step.py" else line
-        trace = trace.tb_next
-    return f" in `{cell.splitlines()[line - 1].strip()}`" if line else ""
 
 
 if __name__ == "__main__":

@@ -6,19 +6,17 @@ import hashlib
 import json
 import os
 import re
-import subprocess
-import sys
 import zipfile
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from labs import exercises
 from labs.cli import commands
 from labs.exercises import hand_ins
 from labs.results import reference
 from labs.run.errors import LabError
-from labs.run.paths import ROOT
 from tests.exercises import planted
 from tests.exercises.solved import with_solutions
 
@@ -41,13 +39,6 @@ def rezipped(path, files: dict[str, str], method: int = zipfile.ZIP_STORED):
     return path
 
 
-def encrypted(content: bytes) -> bytes:
-    changed = bytearray(content)
-    for mark, offset in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
-        changed[changed.index(mark) + offset] |= 1
-    return bytes(changed)
-
-
 def test_a_hand_in_is_read_and_a_damaged_record_is_named(tmp_path):
     hand_in = hand_ins.read(zipped(tmp_path / "one.zip"))
     assert hand_in.answers == {"lab04.q1": {"answer": {32: 1.5}}}
@@ -58,25 +49,22 @@ def test_a_hand_in_is_read_and_a_damaged_record_is_named(tmp_path):
 
 REFUSED = {
     "no manifest": (lambda path: rezipped(path, {"answers.json": "{}"}), "no manifest.json"),
-    "two": (lambda path: rezipped(path, {"a/manifest.json": "", "b/manifest.json": ""}), "2 files mani"),
-    "changed": (lambda path: zipped(path, FILES | {"answers.json": "{}"}, FILES), "'answers.json' was changed after"),
-    "missing": (lambda path: zipped(path, {}, FILES), "'answers.json' is missing"),
-    "outside": (lambda path: zipped(path, {"../answers.json": ""}), "manifest.json: Invalid enum"),
-    "a lab that is a path": (lambda path: zipped(path, lab="a/b"), "manifest.json: "),
-    "a student that is a formula": (lambda path: zipped(path, student="=cmd"), "manifest.json: "),
-    "another format": (lambda path: zipped(path, format=1), "manifest.json: "),
-    "nested answers": (lambda path: zipped(path, {"answers.json": "[" * 100_000}), "not JSON"),
-    "answers in a list": (lambda path: zipped(path, {"answers.json": "3"}), "does not hold an object"),
-    "an answer that is a list": (lambda path: zipped(path, {"answers.json": '{"lab04.q1": []}'}), "not an object"),
+    "two": (lambda path: rezipped(path, {"a/manifest.json": "", "b/manifest.json": ""}), "two files manifest.json"),
+    "changed": (lambda path: zipped(path, FILES | {"answers.json": "{}"}, FILES), "is missing, or was changed"),
+    "missing": (lambda path: zipped(path, {}, {"answers.json": ""}), "is missing, or was changed"),
+    "outside": (lambda path: zipped(path, {"../answers.json": ""}), "Invalid enum"),
+    "a student that is a formula": (lambda path: zipped(path, student="=cmd"), "matching regex"),
+    "another format": (lambda path: zipped(path, format=1), "Invalid enum value 1"),
+    "nested answers": (lambda path: zipped(path, {"answers.json": "[" * 100_000}), "recursion"),
+    "an answer that is a list": (lambda path: zipped(path, {"answers.json": '{"lab04.q1": []}'}), "does not hold what"),
     "a bomb": (lambda path: zipped(path, {"records.jsonl": "0" * (33 << 20)}), "larger than 32 MiB together"),
     "a bomb in two": (lambda path: zipped(path, dict.fromkeys(("answers.json", "records.jsonl"), " " * (17 << 20))),
                       "larger than 32 MiB together"),
     "a million lines": (lambda path: zipped(path, {"records.jsonl": "\n" * 10**6}), "more than 1,000 lines"),
     "a bomb of bzip2": (lambda path: rezipped(path, {"a/manifest.json": "0"}, zipfile.ZIP_BZIP2),
                         "is not compressed by deflate"),
-    "truncated": (lambda path: path.write_bytes(zipped(path).read_bytes()[:-30]), "damaged, or not a zip"),
-    "encrypted": (lambda path: path.write_bytes(encrypted(zipped(path).read_bytes())), "damaged, or not a zip"),
-    "another file": (lambda path: path.write_bytes(b"Rar!"), "damaged, or not a zip"),
+    "truncated": (lambda path: path.write_bytes(zipped(path).read_bytes()[:-30]), "not a zip file"),
+    "another file": (lambda path: path.write_bytes(b"Rar!"), "not a zip file"),
     "a device": (lambda path: path.symlink_to("/dev/zero"), "not a regular file"),
 }
 
@@ -93,7 +81,7 @@ def test_a_zip_that_is_not_a_hand_in_is_refused_in_one_line(name, tmp_path):
 
 CELLS = ["import os\nimport numpy as np\nfrom labs import exercises\n\nTWO, part = 2.0, 'of another cell'",
          "def excess(one, many, n):\n    return {part: np.sum([many[part]]) - one[part] / n for part in one}",
-         'exercises.show({"lab04.excess": excess, "lab4.q1": {16: np.float64(1.5), 64: 2}, "lab04.q2": None})',
+         'exercises.show({"lab04.excess": excess, "lab04.q1": {16: np.float64(1.5), 64: 2}, "lab04.q2": None})',
          "def excess(one, many, n):\n    return {k: many[k] - one[k] / TWO for k in one}\n\n"
          'exercises.show({"lab04.excess": excess})',
          "%cd -q ..\nexercises.show({'lab04.bug': {'symptom': 'it never ends', 'line': 17}})"]
@@ -107,7 +95,7 @@ def hand_in(capsys, folder):
 
 @with_solutions
 def test_what_a_page_has_judged_is_packed_and_what_is_missing_is_said(work, tmp_path, capsys, monkeypatch):
-    records = [record | {"student": "s1234"} for record in planted.of("lab04_speedup").RECORDS]
+    records = [record | {"student": "s1234"} for record in planted.of("lab04")]
     planted.write(tmp_path / "results", *records)
     monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "results"))
     monkeypatch.setenv("LABS_STUDENT", "s1234")
@@ -133,7 +121,7 @@ def test_what_a_page_has_judged_is_packed_and_what_is_missing_is_said(work, tmp_
     assert not re.search("have not run|without your id|older than|LABS_STUDENT", out)
     monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "none"))
     monkeypatch.setenv("LABS_STUDENT", "s1")
-    hand_ins.exercises.show({"lab04.bug": {"symptom": "it never ends", "line": 17}})
+    exercises.show({"lab04.bug": {"symptom": "it never ends", "line": 17}})
     monkeypatch.setenv("LABS_STUDENT", "s1234")
     (work / "lab04_speedup.ipynb").write_bytes((work / "homework.ipynb").read_bytes())
     os.utime(work / "lab04_speedup.ipynb", (0, 0))
@@ -144,22 +132,8 @@ def test_what_a_page_has_judged_is_packed_and_what_is_missing_is_said(work, tmp_
 
 
 def test_without_an_id_nothing_is_packed(tmp_path, monkeypatch):
-    monkeypatch.setenv("LABS_STUDENT", "Zoë, Müller")
-    with pytest.raises(LabError, match=r"is not an id of letters, .*; export LABS_STUDENT=s1234"):
-        commands.dispatch(["handin", "lab04", "--output", str(tmp_path)])
-    monkeypatch.delenv("LABS_STUDENT")
-    with pytest.raises(LabError, match=r"LABS_STUDENT is not set, .*; export LABS_STUDENT=s1234"):
-        commands.dispatch(["handin", "lab04", "--output", str(tmp_path)])
+    for name, problem in (("Zoë, Müller", "is not an id of letters, "), ("", "is not set, ")):
+        monkeypatch.setenv("LABS_STUDENT", name)
+        with pytest.raises(LabError, match=rf"{problem}.*; export LABS_STUDENT=s1234"):
+            commands.dispatch(["handin", "lab04", "--output", str(tmp_path)])
     assert not list(tmp_path.glob("*.zip"))
-
-
-def test_ctrl_c_ends_a_check_and_the_function(work):
-    """The kernel's interrupt, while a function runs."""
-    program = ("import os\nfrom labs import exercises\nfrom tests.exercises import planted\n"
-               "rest = planted.cell('import os\\ndef rest(*args):\\n    os.kill(PARENT, 2)\\n    while True: pass\\n'"
-               ".replace('PARENT', str(os.getpid())))['rest']\n"
-               "try:\n    exercises.check('lab12.rest', rest)\nexcept KeyboardInterrupt:\n    print('interrupted')\n")
-    done = subprocess.run([sys.executable, "-c", program], cwd=work, capture_output=True, text=True, check=True,
-                          env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=60)
-    assert done.stdout == "interrupted\n"
-    assert not (work / "answers").exists()

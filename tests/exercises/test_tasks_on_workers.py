@@ -14,18 +14,10 @@ from labs import exercises
 from labs.exercises import two_workers
 from labs.run.paths import ROOT
 from tests.exercises.solved import repaired_script, solution, with_solutions
-from tests.tools.cluster import client
 from tests.waiting import ends
 
 pytestmark = [pytest.mark.workers, with_solutions]
 BROKEN = ROOT / "debugging"
-
-
-# A train step.
-
-def test_the_step_of_the_solution_passes(capsys):
-    exercises.check("lab02.step", solution("lab02.step"))
-    assert "lab02.step: right: after 3 steps on two real workers their weights are equal" in capsys.readouterr().out
 
 
 BY_HAND = '''
@@ -40,25 +32,23 @@ def step(model, images, labels, optimizer, hvd):
 exercises.show({"lab02.step": step})
 '''
 EXCHANGE = "gradients = [hvd.allreduce(gradient) for gradient in gradients]"
-HANG = "a rank waits in a collective that the other never calls"
 MISTAKES = {
     "no exchange": (EXCHANGE, "pass", "hold different weights"),
     "a sum": ("hvd.allreduce(gradient)", "hvd.allreduce(gradient, op=hvd.Sum)", "one worker .* ends at other weights"),
-    "a name that is not there": (EXCHANGE, "gradients = average(gradients)", "this cell needs `average`, which it"),
-    "an error": (EXCHANGE, "gradients = gradients[99]", r"rank \d of two, .* raised IndexError in `gradients = grad"),
-    "a name of another cell": ("import labs.pages", "rate = RATE", "this cell needs `RATE`, which it"),
-    "rank 0 alone": (EXCHANGE, "gradients = [hvd.allreduce(g) for g in gradients] if hvd.rank() == 0 else gradients",
-                     HANG),
-    "another order": (EXCHANGE, "_ = hvd.rank() or hvd.allreduce(loss)\n    hvd.broadcast(loss, root_rank=0)", HANG),
+    "an error": (EXCHANGE, "gradients = gradients[99]", r"rank \d of two raised IndexError"),
+    "a name of another cell": (EXCHANGE, "gradients = average(gradients)", "this cell needs `average`, which it"),
+    "another order": (EXCHANGE, "_ = hvd.rank() or hvd.allreduce(loss)\n    hvd.broadcast(loss, root_rank=0)",
+                      "a rank waits in a collective that the other never calls"),
 }
 
 
-@pytest.mark.parametrize("name", MISTAKES)
-def test_a_wrong_step_is_refused(name):
-    right, wrong, hint = MISTAKES[name]
-    assert right in BY_HAND
-    with pytest.raises(AssertionError, match=hint):
-        two_workers.grade_step(BY_HAND.replace(right, wrong))
+def test_the_step_of_the_solution_passes_and_wrong_ones_are_refused(capsys):
+    exercises.check("lab02.step", solution("lab02.step"))
+    assert "lab02.step: right: after 3 steps on two real workers their weights are equal" in capsys.readouterr().out
+    for right, wrong, hint in MISTAKES.values():
+        assert right in BY_HAND
+        with pytest.raises(AssertionError, match=hint):
+            two_workers.grade_step(BY_HAND.replace(right, wrong))
 
 
 # Scripts with a planted bug.
@@ -103,6 +93,7 @@ SCRIPTS = {
     "lab02": (r"the workers' weights: ([\d.]+)", between(0.1, 99), exactly(0)),
     "lab03": (r"loss after 25 steps: (\S+)", between(1e6, float("inf")), near_one_worker),
     "lab04": (r"epoch \d: (\d+) of 1024 images used", between(700, 830), exactly(1024, 1024, 1024)),
+    "lab06": (r"training added (\d+) MiB", between(110, 999), between(10, 109)),  # Activations: 96 or 48 MiB, and more.
     "lab07": (r"loss (\d+\.\d+)", far_from_one_worker, near_one_worker),
     "lab09": (r"(?:test|new photos): \d+ images, accuracy (\S+)", lambda values, alone: values[0] > values[1] + 0.1,
               lambda values, alone: values[0] == pytest.approx(values[1], abs=0.08)),
@@ -142,23 +133,3 @@ def test_lab05_hangs(folders):
     assert re.findall(r"rank (\d) on \S+ \(lab05\.py, line (\d+)\)", said) == [("0", "33"), ("1", "34")]
     assert rest.endswith("labs: interrupted\n")
     assert process.wait() == 130
-
-
-def test_lab06_halves_nothing_and_lab08_starts_more_threads_than_there_are_cores(folders):
-    """Activations of 64 images are 96 MiB, of 32 images 48 MiB; gradients and buffers come on top."""
-    added = [int(re.search(r"training added (\d+) MiB", output(folder, "lab06", 2))[1]) for folder in folders]
-    assert added[0] - added[1] > 40
-    (broken, cores), (threads, _) = (map(int, re.search(
-        r"2 workers, .* threads: (\d+), cores: (\d+)", output(folder, "lab08", 2)).groups()) for folder in folders)
-    assert broken == 2 * cores
-    assert threads <= max(2, cores)
-
-
-def test_lab11_divides_the_images_of_a_node_but_not_between_nodes(tmp_path, folders):
-    """On one node the bug does not show."""
-    assert output(BROKEN, "lab11", 2).count("1024 images trained, 1024 different ones") == 3
-    with client.running(tmp_path / "cluster", "--nodes", 2, *client.sharing(folders[1])) as cluster:
-        trained = [re.findall(r"2 workers on 2 nodes, epoch \d: (\d+) images trained, 1024 different", cluster.labs(
-            "shell", "--", sys.executable, "-m", "labs", "launch", "2", folder / "lab11.py").stdout)
-            for folder in folders]
-    assert trained == [["2048"] * 3, ["1024"] * 3]

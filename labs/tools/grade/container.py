@@ -1,7 +1,5 @@
 """The bubblewrap container for students' functions: no network, no files of others, no other processes."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -19,22 +17,9 @@ SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/alternativ
 
 def command() -> list[str]:
     """Return the command that runs another one in the container; LabError if this computer cannot make one."""
-    words = _words()
-    if not shutil.which("bwrap"):
-        problem = "bubblewrap is not installed (apt install bubblewrap)"
-    else:
-        done = subprocess.run([*words, sys.executable, "-c", ""], capture_output=True, text=True, check=False)
-        if not done.returncode:
-            return words
-        problem = f"bubblewrap makes no container here ({done.stderr.strip().rpartition(chr(10))[2]})"
-    raise LabError(f"{problem}, and students' functions run in one; grade on a computer where it does, or add --trust: "
-                   "then the functions can do whatever you can")
-
-
-def _words() -> list[str]:
     readable = [*SYSTEM, sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix),
                 *filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":"))]
-    # Root needs no namespace of users: the child leaves root, which the kernel exempts from limits.
+    # Root needs no namespace of users, but to become another user: the kernel exempts root from limits.
     users = ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"] if os.geteuid() == 0 else ["--unshare-user"]
     words = ["bwrap", *users, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts",
              "--unshare-cgroup-try", "--die-with-parent", "--new-session", "--proc", "/proc", "--dev", "/dev"]
@@ -46,6 +31,14 @@ def _words() -> list[str]:
         words += ["--ro-bind-try", path, path]
     for name in ("labs", "solutions"):  # Where they are installed in Python's own folder.
         words += ["--tmpfs", str(ROOT / name)] * any(ROOT.is_relative_to(Path(path)) for path in readable)
-    child = f"/{fresh_process.CHILD.name}"
-    return [*words, "--ro-bind", str(fresh_process.CHILD), child, "--remount-ro", "/", "--remount-ro", "/dev",
-            "--setenv", "HOME", "/tmp", "--chdir", "/tmp"]
+    words += ["--ro-bind", str(fresh_process.CHILD), f"/{fresh_process.CHILD.name}", "--remount-ro", "/",
+              "--remount-ro", "/dev", "--setenv", "HOME", "/tmp", "--chdir", "/tmp"]
+    words += ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] * (os.geteuid() == 0)
+    problem = "bubblewrap is not installed (apt install bubblewrap)"
+    if shutil.which("bwrap"):
+        done = subprocess.run([*words, sys.executable, "-c", ""], capture_output=True, text=True, check=False)
+        if not done.returncode:
+            return words
+        problem = f"bubblewrap makes no container here ({done.stderr.strip().rpartition(chr(10))[2]})"
+    raise LabError(f"{problem}, and students' functions run in one; grade on a computer where it does, or add --trust: "
+                   "then the functions can do whatever you can")

@@ -1,18 +1,21 @@
-"""The judgement of one hand-in: its exercises, its points, and what is odd about its records. Imports no TensorFlow."""
-
-from __future__ import annotations
+"""The judgement of one hand-in: its exercises, its points and lateness. Imports no TensorFlow."""
 
 import contextlib
 import dataclasses
+import datetime
 import json
+import math
+import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
 
 from labs import exercises
 from labs.exercises import hand_ins
 from labs.exercises.code_tasks import Task
-from labs.exercises.grading import FORMULA, NotInstalledError, Question, format_error
+from labs.exercises.grading import FORMULA, NoAnswerError, Question
 from labs.exercises.hand_ins import HandIn
 from labs.results.records import Record
 from labs.run import catalogue
@@ -20,101 +23,114 @@ from labs.run.errors import LabError
 from labs.run.paths import ROOT
 from labs.run.text import one_line
 from labs.tools.grade import evidence
-from labs.tools.grade.policy import Policy
 
 RIGHT, WRONG, NO_ANSWER, BY_HAND = "right", "wrong", "no answer", "not judged here"
+POLICY = ROOT / "grading/policy.toml"
+Points = Annotated[float, msgspec.Meta(ge=0)]
 
 
-@dataclasses.dataclass(frozen=True)
-class Verdict:
-    """On one exercise."""
+class Policy(msgspec.Struct, forbid_unknown_fields=True):
+    """Points by kind, what lateness costs, and dates by lab, from one small file."""
+
+    points: dict[Literal["question", "function", "bug"], Points]
+    late: dict[Literal["grace_hours", "percent_per_day", "most_percent"], Points] = {}
+    due: dict[str, Annotated[datetime.datetime, msgspec.Meta(tz=True)]] = {}
+
+    def late_percent(self, lab: str, created: datetime.datetime | None) -> float:
+        """Return the percentage that a hand-in loses; 0 if its lab has no date or its own time is unknown."""
+        late = created - self.due[lab] if created and lab in self.due else datetime.timedelta()
+        if late <= datetime.timedelta(hours=self.late.get("grace_hours", 0)):
+            return 0.0
+        days = math.ceil(late / datetime.timedelta(days=1))
+        return min(self.late.get("percent_per_day", 0) * days, self.late.get("most_percent", 100), 100)
+
+
+def read_policy(path: Path) -> Policy:
+    """Read a policy; a lab in [due] may have a short name. LabError names the file and the problem."""
+    try:
+        policy = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), Policy)
+        policy.due = {catalogue.resolve(name): moment for name, moment in policy.due.items()}
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError, LabError) as problem:
+        raise LabError(f"{path}: {problem}; see {POLICY}") from None
+    return policy
+
+
+class Verdict(NamedTuple):
+    """On one exercise: why it is right or wrong, but never the solution."""
 
     exercise: str
     status: str
     text: str
-    """Why; never the solution."""
     points: float
     of: float
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class Graded:
-    """A hand-in that was read and graded, or could not be."""
+    """A hand-in that was read and graded, or the `problem` why it has no points."""
 
     file: str
     student: str
     lab: str
-    problem: str = ""
-    """Why it has no points: it could not be read, or another one has the same student and lab."""
     hand_in: HandIn | None = None
+    problem: str = ""
     late_percent: float = 0.0
-    verdicts: tuple[Verdict, ...] = ()
-    findings: tuple[str, ...] = ()
-
-    @property
-    def of(self) -> float:
-        """The most points that could be had."""
-        return sum(verdict.of for verdict in self.verdicts)
-
-    @property
-    def points(self) -> float:
-        """The points, less what lateness costs."""
-        return round(sum(verdict.points for verdict in self.verdicts) * (1 - self.late_percent / 100), 2)
+    verdicts: Sequence[Verdict] = ()
+    findings: Sequence[str] = ()
+    written: str = ""
+    """The open answers."""
+    points: float = 0.0
+    """Less what lateness costs."""
+    of: float = 0.0
 
 
-def read(path: Path) -> Graded:
-    """Read a hand-in, or say why it cannot be read. Not for several threads: msgspec prepares its types here."""
+def read(path: Path, folder: Path) -> Graded:
+    """Read a hand-in below a folder, or say why it cannot be read."""
+    file = path.relative_to(folder).as_posix()
     try:
         hand_in = hand_ins.read(path)
-        if hand_in.manifest.lab in catalogue.lab_names():
-            return Graded(str(path), hand_in.manifest.student, hand_in.manifest.lab, hand_in=hand_in)
-        problem = f"unknown lab {hand_in.manifest.lab}"
-    except (LabError, OSError) as error:
-        problem = one_line(error).removeprefix(f"{path}: ")
-    return Graded(str(path), "", "", problem)
+        return Graded(file, hand_in.manifest.student, catalogue.resolve(hand_in.manifest.lab), hand_in)
+    except (LabError, OSError) as problem:
+        return Graded(file, file, "", problem=one_line(problem).removeprefix(f"{path}: "))
 
 
-def judge(each: Graded, policy: Policy, container: Sequence[str] | None) -> Graded:
+def judge(each: Graded, policy: Policy, container: Sequence[str] = ()) -> Graded:
     """Judge a hand-in that was read; without a container, students' functions run as processes of this user."""
-    if not each.hand_in:
+    if not each.hand_in or each.problem:
         return each
+    for name, entry in exercises.entries(each.lab).items():
+        status, text = _judge_exercise(name, entry, each.hand_in, container)
+        of = policy.points["question" if isinstance(entry, Question) else "function" if entry.arguments else "bug"]
+        of *= not (isinstance(entry, Task) and entry.on_workers)
+        each.verdicts = [*each.verdicts, Verdict(name, status, text, of * (status == RIGHT), of)]
+    each.late_percent = policy.late_percent(each.lab, evidence.parse_time(each.hand_in.manifest.created))
+    each.of = sum(verdict.of for verdict in each.verdicts)
+    each.points = round(sum(verdict.points for verdict in each.verdicts) * (1 - each.late_percent / 100), 2)
     try:
-        created = evidence.parse_time(each.hand_in.manifest.created)
-        findings = tuple(map(one_line, evidence.findings(each.hand_in, created, policy.term.get("begins"))))
-        return dataclasses.replace(each, late_percent=policy.late_percent(each.lab, created), findings=findings,
-                                   verdicts=tuple(_verdicts(each.hand_in, policy, container)))
-    except Exception as problem:
-        return dataclasses.replace(each, problem=f"cannot be graded: {format_error(problem)}")
+        each.findings = list(map(one_line, evidence.findings(each.hand_in)))
+        each.written = _open_answers(each.hand_in)
+    except Exception as problem:  # A notebook or a record of a form that no program has written.
+        each.problem = f"cannot be graded: {type(problem).__name__}"
+    return each
 
 
-def _verdicts(hand_in: HandIn, policy: Policy, container: Sequence[str] | None) -> Iterator[Verdict]:
-    for name, entry in exercises.entries(hand_in.manifest.lab).items():
-        kind = "question" if isinstance(entry, Question) else "function" if entry.arguments else "bug"
-        if isinstance(entry, Task) and entry.on_workers:
-            yield Verdict(name, BY_HAND, "it needs two real workers: run it with exercises.check in a notebook of your "
-                          "own", 0.0, 0.0)
-            continue
-        status, text = _judge_exercise(name, entry, hand_in, container)
-        of = getattr(policy.points, kind)
-        yield Verdict(name, status, text, of if status == RIGHT else 0.0, of)
-
-
-def _judge_exercise(name: str, entry: Question | Task, hand_in: HandIn,
-                    container: Sequence[str] | None) -> tuple[str, str]:
+def _judge_exercise(name: str, entry: Question | Task, hand_in: HandIn, container: Sequence[str]) -> tuple[str, str]:
     """Return the status of an exercise, and why."""
+    if isinstance(entry, Task) and entry.on_workers:
+        return BY_HAND, "it needs two real workers: run it with exercises.check in a notebook of your own"
     saved = hand_in.answers.get(name, {})
-    answer: Any = saved.get("cell" if isinstance(entry, Task) and entry.arguments else "answer")
+    answer = saved.get("cell" if isinstance(entry, Task) and entry.arguments else "answer")
     if answer is None:
         return NO_ANSWER, "nothing was handed in"
     try:
         about = _select_runs(entry, hand_in, saved.get("runs")) if isinstance(entry, Question) else []
-        return RIGHT, exercises.grade(name, entry, answer, about, hand_in.manifest.student, container)
-    except NotInstalledError as missing:
-        return BY_HAND, f"{missing}; instructors: install it, or run the cell with exercises.check"
+        return RIGHT, exercises.grade(name, answer, about, hand_in.manifest.student, container)
+    except NoAnswerError as problem:  # Such as a package that is not installed here.
+        return BY_HAND, f"{problem}; instructors: run the cell with exercises.check"
     except AssertionError as wrong:
         return WRONG, str(wrong).partition(FORMULA)[0].strip()
     except Exception as problem:  # An answer or a record of another form than the grader knows.
-        return WRONG, f"the answer cannot be graded from the records of this hand-in: {format_error(problem)}"
+        return WRONG, f"the answer cannot be graded from the records of this hand-in: {type(problem).__name__}"
 
 
 def _select_runs(entry: Question, hand_in: HandIn, used: Any) -> list[Record]:
@@ -125,7 +141,7 @@ def _select_runs(entry: Question, hand_in: HandIn, used: Any) -> list[Record]:
     return entry.select_runs(of_lab)
 
 
-def open_answers(hand_in: HandIn) -> str:
+def _open_answers(hand_in: HandIn) -> str:
     """Return the lines that the student wrote in Markdown: those that the kit's page does not have."""
     page = ROOT / "notebooks" / f"{hand_in.manifest.lab}.ipynb"
     known = {*_markdown(json.loads(page.read_text(encoding="utf-8")))} if page.exists() else set()
@@ -134,9 +150,6 @@ def open_answers(hand_in: HandIn) -> str:
 
 def _markdown(notebook: dict[str, Any]) -> Iterator[str]:
     """Yield the lines of the Markdown cells; links as in the kit's page, which working copies elsewhere change."""
-    cells = notebook.get("cells")
-    for cell in cells if isinstance(cells, list) else []:
-        if isinstance(cell, dict) and cell.get("cell_type") == "markdown":
-            source = cell.get("source")
-            text = "".join(map(str, source)) if isinstance(source, list) else str(source)
-            yield from (line.rstrip() for line in text.replace("](kit/", "](../").splitlines())
+    for cell in notebook.get("cells", ()):
+        if cell.get("cell_type") == "markdown":
+            yield from map(str.rstrip, "".join(cell["source"]).replace("](kit/", "](../").splitlines())

@@ -8,7 +8,6 @@ import json
 import random
 import zipfile
 from pathlib import Path
-from typing import Any
 
 from labs import exercises
 from labs.exercises.grading import Question
@@ -19,8 +18,6 @@ from labs.run.paths import ROOT
 from tests.exercises import planted
 from tests.exercises.solved import solution
 
-CREATED = "2026-11-25T12:00:00Z"
-
 
 def signed(record: dict, student: str) -> dict:
     """Return a record with its owner and its digest."""
@@ -28,28 +25,22 @@ def signed(record: dict, student: str) -> dict:
     return record | {"digest": records.digest(record)}
 
 
-def measured(lab: str, student: str) -> list[dict]:
+def measured(student: str, lab: str = "lab04") -> list[dict]:
     """Return a student's records of a lab: the planted ones, each with clocks that no other run has."""
-    made, noise = copy.deepcopy(planted.of(catalogue.resolve(lab)).RECORDS), random.Random(student + lab)
+    made, noise = copy.deepcopy(planted.of(lab)), random.Random(student + lab)
     for index, record in enumerate(made):
-        record["started"] = f"2026-11-20T10:{index:02}:00+0000"
-        for row in record["history"]:
+        record["started"], history = f"2026-11-20T10:{index:02}:00+0000", record["history"]
+        for row in history:
             row["train_seconds"] *= noise.uniform(0.98, 1.02)
-        again(record)
-        record["timings"]["total_seconds"] = 9.1 * noise.uniform(1, 1.1) + sum(
-            row["train_seconds"] + row.get("val_seconds", 0) for row in record["history"])
+        record["timings"] |= {"first_epoch_seconds": history[0]["train_seconds"] if history else None,
+                              "images_per_sec": throughput.images_per_sec(history),
+                              "seconds_per_epoch": throughput.seconds_per_epoch(history),
+                              "total_seconds": 9.1 * noise.uniform(1, 1.1) + sum(
+                                  row["train_seconds"] + row.get("val_seconds", 0) for row in history)}
     return [signed(record, student) for record in made]
 
 
-def again(record: dict) -> None:
-    """Compute a record's timings from its history."""
-    history = record["history"]
-    record["timings"] |= {"first_epoch_seconds": history[0]["train_seconds"] if history else None,
-                          "images_per_sec": throughput.images_per_sec(history),
-                          "seconds_per_epoch": throughput.seconds_per_epoch(history)}
-
-
-def solved(lab: str, runs: list[dict]) -> dict[str, dict[str, Any]]:
+def solved(lab: str, runs: list[dict]) -> dict[str, dict]:
     """Return the right answers and functions for some records, as `exercises.check` saves them."""
     source, answers = (ROOT / f"solutions/{catalogue.resolve(lab)}.py").read_text(), {}
     for name, entry in exercises.entries(lab).items():
@@ -61,8 +52,8 @@ def solved(lab: str, runs: list[dict]) -> dict[str, dict[str, Any]]:
 
 
 def write(folder: Path, student: str, lab: str = "lab04", *, runs: list[dict] | None = None, words: str = "",
-          cell: str = "", answers: dict | None = None, created: str = CREATED, notebook: dict | None = None,
-          only: bool = False) -> Path:
+          cell: str = "", answers: dict | None = None, created: str = "2026-11-25T12:00:00Z",
+          notebook: dict | None = None, only: bool = False) -> Path:
     """Write a hand-in: the right one, but for what is given.
 
     Args:
@@ -71,17 +62,16 @@ def write(folder: Path, student: str, lab: str = "lab04", *, runs: list[dict] | 
         notebook: In place of one with the words.
         only: Without the right answers and functions.
     """
-    lab = catalogue.resolve(lab)
-    runs = measured(lab, student) if runs is None else runs
+    runs = measured(student, lab) if runs is None else runs
     given = ({} if only or notebook else solved(lab, runs)) | (answers or {})
     given |= {"lab04.excess": {"cell": cell}} if cell else {}
     cells = [{"cell_type": "markdown", "source": words, "metadata": {}}]
     files = {"answers.json": json.dumps(given, default=lambda value: value.tolist()),
              "notebook.ipynb": json.dumps(notebook or {"cells": cells}),
              "records.jsonl": "\n".join(map(json.dumps, runs))}
-    manifest = {"format": 2, "lab": lab, "student": student, "created": created,
+    manifest = {"format": 2, "lab": catalogue.resolve(lab), "student": student, "created": created,
                 "files": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()}}
-    path = folder / f"{lab}-{student}.zip"
+    path = folder / f"{catalogue.resolve(lab)}-{student}.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in {"manifest.json": json.dumps(manifest), **files}.items():
             archive.writestr(name, text)
