@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import urllib.parse
 from collections.abc import Iterator
@@ -12,7 +13,6 @@ from typing import NamedTuple
 
 import nbformat
 
-from labs.pages import reports
 from labs.run import atomic, catalogue
 from labs.run.paths import ROOT
 
@@ -89,7 +89,9 @@ def page() -> str:
     """Return docs/questions.md."""
     found = [box for lab in catalogue.lab_names() for box in boxes(lab)]
     rows = []
-    for code, question in reports.questions().items():
+    with (ROOT / "data/reference/questions.csv").open(encoding="utf-8", newline="") as file:
+        questions = {row["code"]: row["question"] for row in csv.DictReader(file)}
+    for code, question in questions.items():
         mine = [box for box in found if box.code == code]
         kinds = dict.fromkeys(kind for box in mine for kind in box.kinds)
         columns = (f"**{code}**", question, *("<br>".join(filter(None, (getattr(box, name) for box in mine)))
