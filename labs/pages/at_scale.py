@@ -1,6 +1,8 @@
 """A model of a step on thousands of workers: computation, stragglers, all-reduce, failures and checkpoints.
 
-It leaves out input, congestion of the network, nodes that are always slow, and failures that come in groups.
+It leaves out input, congestion of the network, nodes that are always slow, and failures that come in groups. Source of
+the checkpoints' formulas: Daly, "A higher order estimate of the optimum checkpoint interval for restart dumps", Future
+Generation Computer Systems 22(3), 2006.
 """
 
 from __future__ import annotations
@@ -84,11 +86,7 @@ def slowest_of(step_seconds: ArrayLike, workers: int) -> float:
 
 
 def daly_seconds(save_seconds: float, mtbf_seconds: float) -> float:
-    """Return Daly's interval between two checkpoints, in seconds of training; it also holds for long saves.
-
-    Source: Daly, "A higher order estimate of the optimum checkpoint interval for restart dumps", Future Generation
-    Computer Systems 22(3), 2006.
-    """
+    """Return Daly's interval between two checkpoints, in seconds of training; it also holds for long saves."""
     ratio = save_seconds / (2 * mtbf_seconds)
     if ratio >= 1:
         return mtbf_seconds
@@ -98,9 +96,8 @@ def daly_seconds(save_seconds: float, mtbf_seconds: float) -> float:
 def time_lost(save_every, save_seconds: float, restart_seconds: float, mtbf_seconds: float):
     """Return the share of time that checkpoints and failures cost, for random failures, also during saves and restarts.
 
-    An interval of T seconds of training (a number or an array) and its save of C take
-    M exp(R / M) (exp((T + C) / M) - 1) seconds on average, with restarts of R and M between two failures. Source: Daly
-    2006 (see `daly_seconds`).
+    An interval of T seconds of training (a number or an array) and its save of C take M exp(R / M)
+    (exp((T + C) / M) - 1) seconds on average, with restarts of R and M between two failures.
     """
     length = (save_every + save_seconds) / mtbf_seconds
     return 1 + save_every / mtbf_seconds * np.exp(-restart_seconds / mtbf_seconds - length) / np.expm1(-length)

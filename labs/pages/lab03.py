@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from labs.pages import plots
+from labs.pages.plots import Runs
 from labs.results import noise
 
 RULES = {"no scaling": ("none", False), "square root": ("sqrt", False), "square root, warmup": ("sqrt", True),
@@ -18,7 +18,6 @@ RULES = {"no scaling": ("none", False), "square root": ("sqrt", False), "square 
 STYLES = dict(zip(RULES, (("0.45", "-"), (plots.COLOURS[0], "--"), (plots.COLOURS[0], "-"), (plots.COLOURS[1], "--"),
                           (plots.COLOURS[1], "-")), strict=True))
 """Each rule's colour and line style: a warmup is solid."""
-CHANCE = 0.1
 
 
 def miss_figure(miss: pd.DataFrame, losses: pd.DataFrame, before: float) -> Figure:
@@ -37,13 +36,13 @@ def miss_figure(miss: pd.DataFrame, losses: pd.DataFrame, before: float) -> Figu
     return figure
 
 
-def mean_misses(runs: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+def mean_misses(runs: Runs) -> pd.DataFrame:
     """Return the mean miss of one large step: a row per seed, columns (k, completed epochs)."""
     rows = [row | {"seed": run["config"]["seed"]} for run in runs for row in run["tables"].get("miss", ())]
     return pd.DataFrame(rows).groupby(["seed", "k", "epochs"])["miss"].mean().unstack(["k", "epochs"])
 
 
-def study_table(runs: Sequence[Mapping[str, Any]], study: str, optimizer: str) -> pd.DataFrame:
+def study_table(runs: Runs, study: str, optimizer: str) -> pd.DataFrame:
     """Return a row per seed and setting of lab 3's study "rules" or "search", with the columns `rule` and `seed`.
 
     A run with k = 1 belongs to every rule, so it is in the table once for each.
@@ -68,14 +67,11 @@ def largest_factors(table: pd.DataFrame, allowed: float) -> tuple[pd.DataFrame, 
 
 
 def accuracy_figure(table: pd.DataFrame, allowed: float) -> Figure:
-    """Draw the accuracy over k: a line per rule through the means, a dot per run, and what counts as kept.
-
-    The dots of rules without warmup are hollow.
-    """
+    """Draw the accuracy over k: a line per rule, a dot per run (hollow: no warmup), and what counts as kept."""
     (axes,) = plots.panels(1, 4)
     baseline = float(table.loc[table["k"] == 1, "val_accuracy"].mean())
     axes.axhspan(baseline - allowed, baseline, color="0.9", label=f"baseline, and {allowed:g} below")
-    axes.axhline(CHANCE, color="0.5", linestyle=":", label="chance")
+    axes.axhline(0.1, color="0.5", linestyle=":", label="chance")
     for number, (rule, (colour, style)) in enumerate(STYLES.items()):
         beside = 1.03 ** (number - 2)  # So that no dot hides another.
         plots.draw_runs(axes, table[table["rule"] == rule], "k", "val_accuracy", colour, rule, style, beside)

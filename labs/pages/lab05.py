@@ -101,10 +101,7 @@ def time_call(text: str, call: Callable[..., Any], *values: Any) -> Bar:
 
 
 def median_step(steps: Sequence[Sequence[Sequence[Bar]]]) -> list[list[Bar]]:
-    """Return each rank's bars of the step of median length, in milliseconds since its first bar began.
-
-    `steps` has the bars by rank, by step, in seconds of one clock.
-    """
+    """Return each rank's bars of the step (by rank, by step) of median length, in milliseconds since its beginning."""
     together = list(zip(*steps, strict=True))
     edges = [(min(bar[1] for rank in step for bar in rank), max(bar[2] for rank in step for bar in rank))
              for step in together]
@@ -150,9 +147,8 @@ def _draw_rank(axes: Axes, rank: int, bars: Sequence[Bar]) -> None:
 def predict_other_links(runs: Runs) -> pd.DataFrame:
     """Return the steps over links between the slowest and the fastest, predicted without any run over that link.
 
-    `unseen_seconds` is the prediction with the link's constants from `link_model.between`, `error` its relative error,
-    and `error_in_turn` that of the prediction for the machine's speed during the measurement. `processor`, `wire` and
-    `window` are the seconds of `link_model.parts`.
+    The prediction, `unseen_seconds`, has the constants of `link_model.between`; `error` is its relative error, and
+    `error_in_turn` that with the machine's speed during the measurement. The rest are `link_model.parts`.
     """
     return rows_of([run | {"tables": {"unseen": _predict(run)}} for run in runs if "cells" in run["tables"]], "unseen")
 

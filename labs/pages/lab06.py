@@ -12,9 +12,6 @@ from labs.pages import plots
 from labs.pages.plots import Runs
 from labs.results import noise, records, scaling
 
-WORKERS = (1, 2, 4)
-"""Numbers of workers of `memory_figure`."""
-
 
 def memory_figure(program: float, model: float, images: float, limit: float, depth: int, width: int) -> Figure:
     """Draw the memory (MiB) of a worker on 1, 2 and 4 workers at one global batch, and which depth and width then fit.
@@ -22,19 +19,19 @@ def memory_figure(program: float, model: float, images: float, limit: float, dep
     `program` is a worker without a model; `model` the weights, gradients and the optimizer's state; `images` those of a
     step of a network of this depth and width: their memory is proportional to (depth - 1) width.
     """
-    bars, plane = plots.panels(2, 3.4)
+    sizes, (bars, plane) = (1, 2, 4), plots.panels(2, 3.4)
     channels, bottom = np.linspace(1, 4 * width, 200), np.zeros(3)
     for name, colour, mib in (("program", "0.75", [program] * 3), ("model", plots.COLOURS[1], [model] * 3),
-                              ("images", plots.COLOURS[0], [images / workers for workers in WORKERS])):
+                              ("images", plots.COLOURS[0], [images / workers for workers in sizes])):
         bars.bar(range(3), mib, 0.6, bottom, color=colour, label=name, **plots.EDGE)
         bottom += mib
     bars.axhline(limit, color="0.2", linestyle="--")
     bars.annotate("limit", (1, limit), (-3, 3), ("axes fraction", "data"), "offset points", fontsize=9, ha="right")
-    bars.set_xticks(range(3), [str(workers) for workers in WORKERS])
+    bars.set_xticks(range(3), [str(workers) for workers in sizes])
     bars.set(ylabel="memory of one worker (MiB)", xlabel="workers N, at one global batch",
              ylim=(0, 1.25 * max(limit, program + model + images)))
     bars.legend(fontsize=8, loc="upper right", ncols=3)
-    for number, workers in enumerate(WORKERS):
+    for number, workers in enumerate(sizes):
         most = (depth - 1) * width * (limit - program - model) * workers / images
         plane.plot(channels, 1 + most / channels, color=plots.COLOURS[number],
                    label=f"N = {workers}: (D - 1) W = {most:.0f}")
@@ -44,10 +41,7 @@ def memory_figure(program: float, model: float, images: float, limit: float, dep
 
 
 def peak_figure(batches: Sequence[int], peaks: Sequence[float], line: tuple[float, float], by_hand: float) -> Figure:
-    """Draw the peaks (MiB) of trials over the batch, the line through them, and the activations computed by hand.
-
-    `line` has the MiB per image, and without images; `by_hand` is one image's activations.
-    """
+    """Draw the peaks (MiB) of trials over the batch, a line (MiB per image; without images), and the part by hand."""
     (axes,), images = plots.panels(1, 3.2, 7.5), np.array([0, max(batches)])
     axes.plot(images, line[1] + line[0] * images, color="0.3", label=f"line: {line[1]:.0f} + {line[0]:.2f} b")
     axes.fill_between(images, line[1], line[1] + by_hand * images, color=plots.COLOURS[0], alpha=0.25, linewidth=0,
@@ -58,10 +52,9 @@ def peak_figure(batches: Sequence[int], peaks: Sequence[float], line: tuple[floa
 
 
 def compare_workers(runs: Runs) -> pd.DataFrame:
-    """Return time, speedup and PSNR of one worker and two per depth and width, at one global batch.
+    """Return time, speedup and PSNR of one worker and two per depth and width, at one global batch: medians of seeds.
 
-    `T1` and `T2` are seconds per epoch, `psnr` is that of one worker, all medians over the seeds; `apart` is the
-    largest difference in PSNR of one worker and two with one seed.
+    `apart` is the largest difference in PSNR of one worker and two with one seed.
     """
     frame, cell = records.table(runs), ["depth", "width"]
     table = scaling.speedups(frame, by=cell, scaling="strong").query("size == 2").set_index(cell)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -20,11 +19,8 @@ CORES = 2
 """The cores of the machine that all nodes of the reference runs share."""
 
 
-def error_figure(runs: Sequence[Mapping[str, Any]], median: float) -> Figure:
-    """Draw each run's mean absolute error on training and test faces, by network.
-
-    `median` is the test error of always guessing the median age, in years.
-    """
+def error_figure(runs: Runs, median: float) -> Figure:
+    """Draw each run's mean absolute error (years) on training and test faces; `median` is that of guessing."""
     (axes,) = plots.panels(1, 2.6)
     names = list(dict.fromkeys(run["config"]["model"] for run in runs))
     rows = np.array([names.index(run["config"]["model"]) for run in runs])

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -11,6 +10,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from labs.pages import plots
+from labs.pages.plots import Runs
 
 
 def choice_figure(validation: ArrayLike, test: ArrayLike, chance: float) -> Figure:
@@ -46,7 +46,7 @@ def best_of_figure(validation: np.ndarray, test: np.ndarray, truth: float) -> Fi
     return plots.finish_below(axes, 3)
 
 
-def epoch_costs(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
+def epoch_costs(runs: Runs) -> pd.DataFrame:
     """Return each run's images of an epoch, and the mean seconds for them over the epochs after the first."""
     rows = []
     for run in runs:
@@ -72,7 +72,7 @@ def split_figure(frame: pd.DataFrame) -> Figure:
     return plots.finish_below(time, 2)
 
 
-def seed_figure(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
+def seed_figure(runs: Mapping[str, Runs]) -> Figure:
     """Draw loss and validation accuracy over the epochs: a setting's mean over its seeds, and a band of all seeds."""
     left, right = plots.panels(2, 3.9)
     for axes, metric in ((left, "loss"), (right, "val_accuracy")):

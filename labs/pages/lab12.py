@@ -94,10 +94,9 @@ def model_constants(lives: pd.DataFrame) -> tuple[float, float, float]:
 
 
 def waste_table(lives: pd.DataFrame) -> pd.DataFrame:
-    """Return by `save_every` the kills, and the share of the clock that was `wasted`, with its interval.
+    """Return by `save_every` the kills, and the share of the clock that was `wasted`, with Student's 95 % interval.
 
-    The interval is Student's 95 % interval over the lives, whose lengths are independent. `T` is the mean time of the
-    steps between two checkpoints; the nominal one where none was completed.
+    `T` is the mean time of the steps between two checkpoints; the nominal one where none was completed.
     """
     rows = {}
     for every, same in lives.groupby("save_every"):
@@ -164,10 +163,7 @@ def epochs_left(run: Record) -> float:
 
 
 def elastic_events(runs: Iterable[Record]) -> pd.DataFrame:
-    """Return what lost and joining workers cost, a row per event of each run, with the time of the repeated steps.
-
-    Columns: `kind`, `commit_steps`, `steps_lost`, `pause` and `repeated` (seconds), and `cost`, their sum.
-    """
+    """Return what lost and joining workers cost (seconds), a row per event of each run, with the repeated steps."""
     table = pd.DataFrame([{"kind": event["kind"], "commit_steps": run["config"]["commit_steps"],
                            "steps_lost": event["steps_lost"], "pause": event["seconds_lost"],
                            "repeated": event["steps_lost"] * _step_seconds(run["history"])}

@@ -69,10 +69,7 @@ def method_table(runs: Runs) -> pd.DataFrame:
 
 
 def method_figure(table: pd.DataFrame, live: pd.DataFrame) -> Figure:
-    """Draw the time of a step for each method: compute and exchange, with the exchange's 95 % interval.
-
-    `table` is of reference runs; `live` of the page's own run: its steps are points.
-    """
+    """Draw each method's time of a step: compute and exchange of reference runs; points are the page's own run."""
     (axes,), places = plots.panels(1, 3.6), range(len(table))
     axes.barh(places, table["compute"], 0.62, color="0.8", label="compute", **plots.EDGE)
     axes.barh(places, table["exchange"], 0.62, table["compute"], xerr=plots.error_lengths(table, "exchange"),
