@@ -1,7 +1,6 @@
 """Page 11's queue: the plan with backfill, and what is saved for machines without a Slurm."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from labs.pages import lab11
@@ -40,12 +39,6 @@ def test_without_a_slurm_the_saved_queue_and_runs_are_shown():
     assert (texts.count("B"), texts.count("F")) == (8, 0), "a box per node of B in both plans; F never starts"
     run = lab11.Cluster.train(NoCluster(), "lab11_multinode", "1gbit")
     assert (run["layout"]["nodes"], run["layout"]["global_batch_size"], run["machine"]["link"]) == (2, 64, "1gbit")
-
-
-def test_each_job_of_a_plan_has_its_nodes():
-    plan = pd.DataFrame({"nodes": [2, 4, 1], "limit": [20, 30, 15], "start": [0, 20, 0]}, ["P", "Q", "R"])
-    texts = lab11.plan_figure({"plan": plan}).axes[0].texts
-    assert sorted(text.get_text() for text in texts) == ["P"] * 2 + ["Q"] * 4 + ["R"]
 
 
 def test_a_command_that_fails_is_one_line(monkeypatch, tmp_path):

@@ -2,6 +2,7 @@
 
 import math
 import os
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -80,11 +81,11 @@ def test_the_time_lost_agrees_with_a_simulation(every, save, restart, mtbf):
     assert at_scale.time_lost(every, save, restart, mtbf) == pytest.approx(lost, rel=0.02, abs=2e-4)
 
 
-@pytest.mark.parametrize("save", [0.01, 100.0, 5000.0])
-def test_dalys_interval_loses_least(save):
-    daly = at_scale.daly_seconds(save, 10_000)
-    lost = at_scale.time_lost(daly * np.array([1, *np.geomspace(0.2, 5, 400)]), save, 0, 10_000)
-    assert lost[0] <= lost.min() * 1.001
+def test_dalys_interval_loses_least():
+    for save in (0.01, 100.0, 5000.0):
+        every = at_scale.daly_seconds(save, 10_000) * np.array([1, *np.geomspace(0.2, 5, 400)])
+        lost = at_scale.time_lost(every, save, 0, 10_000)
+        assert lost[0] <= lost.min() * 1.001
 
 
 @pytest.mark.parametrize("n", [2, 64])
@@ -101,8 +102,7 @@ def test_a_step_is_the_slowest_worker_and_then_the_all_reduce(n):
 
 
 def in_place(path, text):
-    with open(path, "w") as file:
-        file.write(text)
+    Path(path).write_text(text)
 
 
 def beside(path, text):
@@ -111,8 +111,7 @@ def beside(path, text):
 
 
 def read(path):
-    with open(path) as file:
-        return file.read()
+    return Path(path).read_text()
 
 
 def test_a_kill_at_a_byte_leaves_what_was_written_before_it():
@@ -125,8 +124,6 @@ def test_every_second_of_a_killed_training_is_accounted_for():
     images = np.random.default_rng(1).integers(0, 256, (64, 8, 8), np.uint8)
     lives = pd.DataFrame(map(vars, kills.study(images, np.arange(64) % 10, save_every=0.02, mean_life=3.0, kills=4,
                                                seed=1)))
-    assert (lives["kept"] >= 0.02 * lives["saves"] - 1e-6).all(), "a save follows save_every seconds of steps"
+    assert (lives["kept"] >= 0.02 * lives["saves"] - 1e-6).all(), "a save follows 0.02 s of steps"
     assert lives[["restart", "kept", "saving", "lost"]].min().min() >= 0
-    assert lives["saves"].sum() > 2
-    assert lives["steps"].is_monotonic_increasing
-    assert lives["steps"].iloc[-1] >= lives["saves"].sum()
+    assert lives["steps"].iloc[-1] >= lives["saves"].sum() > 2

@@ -10,7 +10,6 @@ import pytest
 from labs.pages import lab02, plots
 from labs.results import scaling
 from labs.run.paths import ROOT
-from tests.results.test_records import HISTORY, record
 
 
 def test_every_drawing_is_committed_and_shown_on_a_page():
@@ -57,9 +56,3 @@ def test_paths_have_their_distance_and_each_rank_the_minimum_of_its_own_examples
     drawn = {line.get_label(): np.ravel(line.get_data()) for line in first.lines}
     np.testing.assert_allclose(drawn["best for rank 0's examples"], [2, -2], atol=1e-9)
     np.testing.assert_allclose(drawn["best for all examples"], [7 / 3, -5 / 3])
-
-
-@pytest.mark.filterwarnings("error")
-def test_curves_of_nothing_warn_of_nothing():
-    plots.curves([record() | {"history": []}, record() | {"history": [HISTORY[0]]}])
-    plots.curves([])
