@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import re
 import urllib.parse
 from collections.abc import Iterator
@@ -47,12 +48,14 @@ class Box(NamedTuple):
 
 
 def boxes(lab: str) -> Iterator[Box]:
-    """Yield the answer boxes of an executed notebook, in order, each with the heading of its section."""
+    """Yield the answer boxes of an executed notebook, in order, each with the heading of its section.
+
+    A box is a quoted text: a paragraph that begins with a code, and the paragraph about the report.
+    """
     section, code = "", ""
     for cell in nbformat.read(ROOT / f"notebooks/{lab}.ipynb", 4).cells:
-        if cell.cell_type == "markdown":
-            texts = [cell.source]
-        else:
+        texts = [cell.source]
+        if cell.cell_type == "code":
             code += cell.source
             texts = [output.data["text/markdown"] for output in cell.outputs
                      if "text/markdown" in output.get("data", {})]
@@ -64,21 +67,15 @@ def boxes(lab: str) -> Iterator[Box]:
 
 
 def _boxes(quote: str, lab: str, section: str, code: str) -> Iterator[Box]:
-    """Yield the boxes of a quoted text: a paragraph that begins with a code, and the paragraph about the report."""
     anchor = urllib.parse.quote(re.sub(r"\s", "-", section.strip()), safe=",:'?!+*")
     where = f"[lab {int(lab[3:5])}, {section}](../notebooks/{lab}.ipynb#{anchor})"
     paragraphs = re.sub(r"(?m)^> ?", "", quote).split("\n\n")
-    for number, paragraph in enumerate(paragraphs):
+    for paragraph, after in itertools.zip_longest(paragraphs, paragraphs[1:], fillvalue=""):
         if match := re.match(r"\*\*([A-Z]\d(?:\.\d)?)\.\*\*\s+(.*)", paragraph.strip(), re.S):
-            after = paragraphs[number + 1] if number + 1 < len(paragraphs) else ""
             report = "" if re.match(r"\s*\*\*[A-Z]\d", after) else after
-            yield Box(match[1], _cell(match[2]), _cell(report), where, _kinds(match[2], code))
-
-
-def _kinds(answer: str, code: str) -> list[str]:
-    """Return the kinds of runs that an answer names, or else those of its section's code."""
-    said = [kind for kind, (words, _) in KINDS.items() if re.search(words, answer)]
-    return said or [kind for kind, (_, call) in KINDS.items() if re.search(call, code)] or ["computed"]
+            said = [kind for kind, (words, _) in KINDS.items() if re.search(words, match[2])]
+            kinds = said or [kind for kind, (_, call) in KINDS.items() if re.search(call, code)] or ["computed"]
+            yield Box(match[1], _cell(match[2]), _cell(report), where, kinds)
 
 
 def _cell(text: str) -> str:
