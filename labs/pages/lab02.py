@@ -107,7 +107,7 @@ def speedup_text(runs: Mapping[int, dict[str, Any]], seconds: Mapping[int, float
             f"{step[most]:.1f} ms instead of {step[1]:.1f} ms{why}.")
 
 
-def _of(runs: Runs, code: str) -> Runs:
+def _with_code(runs: Runs, code: str) -> Runs:
     """Return the runs with the kit's `fit` ("kit"), or those of the study of orders ("textbook")."""
     return [run for run in runs if run["config"]["code"] == code]
 
@@ -118,7 +118,7 @@ def reference_table(runs: Runs) -> pd.DataFrame:
     Accuracies are means over the seeds. `train_seconds` is the time of all epochs, the first included; speedups are
     ratios of throughputs without it, with their 95 % interval.
     """
-    frame = records.table(_of(runs, "kit"))
+    frame = records.table(_with_code(runs, "kit"))
     table = scaling.speedups(frame).set_index(SETTING)
     table["test_accuracy"] = frame.groupby(SETTING)["test_accuracy"].mean()
     later = table.index.get_level_values("epochs") - 1
@@ -142,7 +142,7 @@ def speedup_figure(ours: pd.DataFrame, report: pd.DataFrame, runs: Runs, cores: 
     for number, (epochs, rows) in enumerate(ours.groupby("epochs")):
         colour, shift = plots.COLOURS[number], 0.12 * number
         theirs, speedups = report.loc[epochs], report.loc[epochs, "speedup"].dropna()
-        mine = [run for run in _of(runs, "kit") if run["config"]["epochs"] == epochs]
+        mine = [run for run in _with_code(runs, "kit") if run["config"]["epochs"] == epochs]
         left.errorbar(rows.index.get_level_values("size") + shift, rows["speedup"],
                       plots.error_lengths(rows, "speedup"), fmt="o", capsize=3, color=colour,
                       label=f"two cores, {epochs} epochs")
@@ -162,7 +162,7 @@ def speedup_figure(ours: pd.DataFrame, report: pd.DataFrame, runs: Runs, cores: 
 
 def compare_accuracies(runs: Runs, epochs: int = 40) -> str:
     """Return whether the accuracies of several workers differ from those of one by more than noise, as text."""
-    frame = records.table(_of(runs, "kit")).query("epochs == @epochs")
+    frame = records.table(_with_code(runs, "kit")).query("epochs == @epochs")
     by_size = {size: rows.set_index("seed")["test_accuracy"] for size, rows in frame.groupby("size")}
     one = by_size.pop(1)
     return "; ".join(f"{size} workers minus one: {noise.compare(each, one, comparisons=len(by_size), digits=3)}"
@@ -174,7 +174,7 @@ def order_table(runs: Runs) -> pd.DataFrame:
 
     Differences are taken within a seed: such runs start from the same weights. The intervals hold together.
     """
-    rows = [run["config"] | {"accuracy": run["metrics"]["test_accuracy"]} for run in _of(runs, "textbook")]
+    rows = [run["config"] | {"accuracy": run["metrics"]["test_accuracy"]} for run in _with_code(runs, "textbook")]
     wide = pd.DataFrame(rows).pivot(index="seed", columns=["order", "reshuffle"], values="accuracy")
     table = {}
     for cell in wide.drop(columns=[("sharded", True)]):
@@ -190,7 +190,7 @@ def order_figure(runs: Runs) -> Figure:
     (axes,) = plots.panels(1, 3.4)
     for column, order in enumerate(ORDERS):
         for reshuffle, shift, fill in ((True, -0.12, plots.COLOURS[0]), (False, 0.12, "none")):
-            values = [run["metrics"]["test_accuracy"] for run in _of(runs, "textbook")
+            values = [run["metrics"]["test_accuracy"] for run in _with_code(runs, "textbook")
                       if (run["config"]["order"], run["config"]["reshuffle"]) == (order, reshuffle)]
             axes.plot([column + shift] * len(values), values, "o" if reshuffle else "D", color=plots.COLOURS[0],
                       mfc=fill, label=None if column else "new order in each epoch" if reshuffle else "epoch forgotten")

@@ -49,7 +49,7 @@ def set_log_ticks(axes: Axes, name: Literal["x", "y"], ticks: Sequence[float], u
     """Make an axis logarithmic, with ticks here alone, labelled with their value in this unit."""
     axes.set(**{f"{name}scale": "log"})
     axis = getattr(axes, f"{name}axis")
-    axis.set_ticks(ticks, [f"{tick / unit:,g}" for tick in ticks])
+    axis.set_ticks(ticks, [f"{tick / unit:,g}" for tick in ticks], fontsize=8)
     axis.minorticks_off()
 
 

@@ -14,7 +14,7 @@ def runs(lab: str, machine: str = "two-cores", **config) -> list[dict]:
             if all(run["config"].get(name) == value for name, value in config.items())]
 
 
-def drawn(axes) -> dict:
+def line_values(axes) -> dict:
     """Return the y values of the labelled lines."""
     return {line.get_label(): np.asarray(line.get_ydata(), float) for line in axes.lines}
 
@@ -22,8 +22,8 @@ def drawn(axes) -> dict:
 def test_page_1_a_busy_gpu_is_not_a_fast_one():
     gpu = records.table(runs("lab01_baseline", "h200", data="real")).set_index("batch_size").sort_index()
     left, right = lab01.busy_and_fast(gpu, pd.Series({128: 20, 1024: 54}), 512).axes
-    assert drawn(left)["H200, measured"][[0, -1]] == pytest.approx([26.4, 54.2], abs=0.05)
-    assert drawn(left)["formula: $b / (b + 512)$"][0] == pytest.approx(100 * 32 / 544)
+    assert line_values(left)["H200, measured"][[0, -1]] == pytest.approx([26.4, 54.2], abs=0.05)
+    assert line_values(left)["formula: $b / (b + 512)$"][0] == pytest.approx(100 * 32 / 544)
     assert right.lines[0].get_ydata()[-1] == pytest.approx(262_077, abs=1)
 
 
@@ -62,7 +62,7 @@ def test_page_3_the_rule_that_keeps_the_accuracy_longest():
     assert mean.loc[1].nunique() == 1, "the baseline belongs to every rule"
     assert mean["linear"][32] == pytest.approx(0.3829)
     (axes,) = lab03.accuracy_figure(table, 0.03).axes
-    assert drawn(axes)["linear"][-1] == pytest.approx(0.3829)
+    assert line_values(axes)["linear"][-1] == pytest.approx(0.3829)
     assert lab03.change(table, "linear, warmup", "linear", 32).endswith("not resolved")
     assert lab03.mean_misses(kept)[8].mean().round(2).to_dict() == {0: 0.58, 1: 1.21, 3: 1.02}
 
@@ -112,8 +112,8 @@ def test_page_8_layouts_and_laws():
         "46", "37", "0.81 (0.64 to 1.03)", "5.41", "23.0"]
     cores = pd.DataFrame({1: [20.0, 21.0, 22.0], 4: [40.0, 41.0, 42.0]})
     _, right = lab08.batch_figure(cores, runs("lab08_throughput", "h200"), report).axes
-    assert drawn(right)["VGG16"][-1] == pytest.approx(1446, abs=1)
-    assert drawn(right)["report A, VGG16"] == 63.88
+    assert line_values(right)["VGG16"][-1] == pytest.approx(1446, abs=1)
+    assert line_values(right)["report A, VGG16"] == 63.88
     strong = lab08.needed_shares(nodes, "strong").query("link == '100mbit' and nodes > 1")
     assert [*strong["by_ring"].iloc[:1], *strong["share"]] == pytest.approx([21.6, 24.2, 34.1, 39.8], abs=0.05)
     for kind, off in (("strong", 0.31), ("weak", 4.77)):
@@ -134,8 +134,9 @@ def test_page_10_what_a_validation_split_costs():
     kept = runs("lab10_caltech")
     frame = records.table(kept).join(lab10.epoch_costs(kept)).query("size == 1")
     accuracy, time = lab10.split_figure(frame).axes
-    assert drawn(accuracy)["test accuracy: mean of the seeds"] == pytest.approx([0.557, 0.556, 0.527, 0.492], abs=5e-4)
-    assert drawn(time)["validation: mean of the seeds"] == pytest.approx([0.063, 0.097, 0.164], abs=5e-4)
+    means = line_values(accuracy)["test accuracy: mean of the seeds"]
+    assert means == pytest.approx([0.557, 0.556, 0.527, 0.492], abs=5e-4)
+    assert line_values(time)["validation: mean of the seeds"] == pytest.approx([0.063, 0.097, 0.164], abs=5e-4)
     assert frame.groupby("validation_split")["val_images"].mean().round().tolist() == [0, 101, 200, 398]
 
 

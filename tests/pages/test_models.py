@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from labs.measure import kills
-from labs.pages import at_scale, lab01, lab05, lab10, lab12, laws
+from labs.pages import at_scale, lab05, lab10, lab12, laws
 from labs.run.errors import LabError
 
 STEPS = 0.02 + np.random.default_rng(0).gamma(2, 0.001, 400)
@@ -28,15 +28,6 @@ def test_the_cost_of_a_step_is_the_weighted_line():
     for sizes, seconds in (([8, 32, 128], [0.03, 0.02, 0.01]), ([32, 1024], [0.010, 0.84])):
         with pytest.raises(LabError, match="the line is impossible"):
             laws.fit_step_cost(sizes, seconds)
-
-
-@pytest.mark.filterwarnings("error")
-def test_a_disturbed_fit_is_drawn_without_a_limit_below_zero():
-    sizes, seconds = [32, 64, 128, 256, 512, 1024], [0.001, 0.0021, 0.0045, 0.009, 0.02, 0.05]
-    turns = pd.DataFrame({"batch_size": sizes, "seconds": seconds})
-    figure = lab01.step_times(turns, laws.fit_step_cost(sizes, seconds))
-    figure.canvas.draw()
-    assert len(figure.axes[0].lines) == 2
 
 
 @pytest.mark.parametrize("n", [1, 3, 4])
