@@ -250,7 +250,7 @@ def _ring_panel(axes: Axes, state: lab05.RingState, number: int, message: int) -
 
 def topologies() -> Figure:
     """Draw the seconds of four all-reduces over the message size on logarithmic axes, from `cost_model`'s formulas."""
-    n, alpha, bandwidth = 8, lab05.LATENCY, lab05.BANDWIDTH
+    n, alpha, bandwidth = 8, 50e-6, 1.25e9
     sizes = np.geomspace(8, 1e9, 200)
     figure = plots.empty(WIDTH, 4.4)
     axes = figure.subplots()
@@ -374,7 +374,7 @@ def at_scale() -> Figure:
     steps = pd.read_csv(ROOT / "data/reference/step_times.csv")["step_seconds"].to_numpy()
     settings = {"as measured": steps, "without the slowest 1 %": steps[steps <= np.quantile(steps, 0.99)],
                 "all steps equal": steps.mean()}
-    axes, workers = plots.empty(WIDTH, 3.4).subplots(), [1, 8, 64, 512, 4096]
+    (axes,), workers = plots.panels(1, 3.4, WIDTH), [1, 8, 64, 512, 4096]
     for colour, (label, times) in zip(plots.COLOURS, settings.items(), strict=False):
         predicted = [model.predict(n, times, 4 * 1_199_882, workers_per_node=8).efficiency for n in workers]
         axes.plot(workers, predicted, "-o", color=colour, label=label)

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import csv
+import itertools
 import re
 import urllib.parse
 from collections.abc import Iterator
@@ -12,7 +14,6 @@ from typing import NamedTuple
 
 import nbformat
 
-from labs.pages import reports
 from labs.run import atomic, catalogue
 from labs.run.paths import ROOT
 
@@ -47,12 +48,14 @@ class Box(NamedTuple):
 
 
 def boxes(lab: str) -> Iterator[Box]:
-    """Yield the answer boxes of an executed notebook, in order, each with the heading of its section."""
+    """Yield the answer boxes of an executed notebook, in order, each with the heading of its section.
+
+    A box is a quoted text: a paragraph that begins with a code, and the paragraph about the report.
+    """
     section, code = "", ""
     for cell in nbformat.read(ROOT / f"notebooks/{lab}.ipynb", 4).cells:
-        if cell.cell_type == "markdown":
-            texts = [cell.source]
-        else:
+        texts = [cell.source]
+        if cell.cell_type == "code":
             code += cell.source
             texts = [output.data["text/markdown"] for output in cell.outputs
                      if "text/markdown" in output.get("data", {})]
@@ -64,21 +67,15 @@ def boxes(lab: str) -> Iterator[Box]:
 
 
 def _boxes(quote: str, lab: str, section: str, code: str) -> Iterator[Box]:
-    """Yield the boxes of a quoted text: a paragraph that begins with a code, and the paragraph about the report."""
     anchor = urllib.parse.quote(re.sub(r"\s", "-", section.strip()), safe=",:'?!+*")
     where = f"[lab {int(lab[3:5])}, {section}](../notebooks/{lab}.ipynb#{anchor})"
     paragraphs = re.sub(r"(?m)^> ?", "", quote).split("\n\n")
-    for number, paragraph in enumerate(paragraphs):
+    for paragraph, after in itertools.zip_longest(paragraphs, paragraphs[1:], fillvalue=""):
         if match := re.match(r"\*\*([A-Z]\d(?:\.\d)?)\.\*\*\s+(.*)", paragraph.strip(), re.S):
-            after = paragraphs[number + 1] if number + 1 < len(paragraphs) else ""
             report = "" if re.match(r"\s*\*\*[A-Z]\d", after) else after
-            yield Box(match[1], _cell(match[2]), _cell(report), where, _kinds(match[2], code))
-
-
-def _kinds(answer: str, code: str) -> list[str]:
-    """Return the kinds of runs that an answer names, or else those of its section's code."""
-    said = [kind for kind, (words, _) in KINDS.items() if re.search(words, answer)]
-    return said or [kind for kind, (_, call) in KINDS.items() if re.search(call, code)] or ["computed"]
+            said = [kind for kind, (words, _) in KINDS.items() if re.search(words, match[2])]
+            kinds = said or [kind for kind, (_, call) in KINDS.items() if re.search(call, code)] or ["computed"]
+            yield Box(match[1], _cell(match[2]), _cell(report), where, kinds)
 
 
 def _cell(text: str) -> str:
@@ -89,7 +86,9 @@ def page() -> str:
     """Return docs/questions.md."""
     found = [box for lab in catalogue.lab_names() for box in boxes(lab)]
     rows = []
-    for code, question in reports.questions().items():
+    with (ROOT / "data/reference/questions.csv").open(encoding="utf-8", newline="") as file:
+        questions = {row["code"]: row["question"] for row in csv.DictReader(file)}
+    for code, question in questions.items():
         mine = [box for box in found if box.code == code]
         kinds = dict.fromkeys(kind for box in mine for kind in box.kinds)
         columns = (f"**{code}**", question, *("<br>".join(filter(None, (getattr(box, name) for box in mine)))

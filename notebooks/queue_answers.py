@@ -17,7 +17,6 @@ def main() -> None:
     queue.advice("D", "F")
     queue.shorten("D", 5)
     queue.started_after("D")
-    queue.cancel()
     atomic.write_json(lab11.SAVED, queue.answers)
     cluster.stop()
 

@@ -1,46 +1,42 @@
 """A model of a step on thousands of workers: computation, stragglers, all-reduce, failures and checkpoints.
 
 docs/speed.md uses it. It leaves out input, congestion of the network, nodes that are always slow, and failures that
-come in groups.
+come in groups. Source of the checkpoints' formulas: Daly, "A higher order estimate of the optimum checkpoint interval
+for restart dumps", Future Generation Computer Systems 22(3), 2006.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from labs.results import cost_model
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
 NODE_MTBF_HOURS = 54 * 24 * (16384 / 8) / 419
-"""Mean time between failures of a node of 8 GPUs: 6,335 hours, nine months.
+"""Mean time between failures of a node of 8 GPUs, 6,335 hours: 419 interruptions of a job on 16,384 H100 in 54 days.
 
-Source: "The Llama 3 Herd of Models", 2024, arXiv 2407.21783: 419 unexpected interruptions of a job on 16,384 H100 in 54
-days. The kit has not measured any.
+Source: "The Llama 3 Herd of Models", 2024, arXiv 2407.21783. The kit has not measured any.
 """
 
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """A step on n workers, and what failures cost."""
+    """A step on n workers, and what failures cost.
+
+    The step is the mean step of one worker alone, the wait for the slowest worker, and the part of the all-reduce that
+    no computation hides. A checkpoint every so many seconds (Daly's optimum) and failures cost a share of the time.
+    """
 
     compute_seconds: float
-    """Mean step of one worker alone."""
     wait_seconds: float
-    """By how much the slowest worker's step exceeds the mean step."""
     allreduce_seconds: float
-    """The whole all-reduce."""
     exposed_seconds: float
-    """The part of the all-reduce that no computation hides."""
     save_every: float
-    """Seconds of training between two checkpoints: Daly's optimum."""
     lost: float
-    """Share of the time that checkpoints and failures cost."""
 
     @property
     def step_seconds(self) -> float:
@@ -49,7 +45,7 @@ class Prediction:
 
     @property
     def efficiency(self) -> float:
-        """Scaling efficiency without failures: the step of one worker over that of n, at the same batch per worker."""
+        """Scaling efficiency without failures, at the same batch per worker."""
         return self.compute_seconds / self.step_seconds
 
 
@@ -64,8 +60,7 @@ def predict(workers: int, step_seconds: ArrayLike, gradient_bytes: float, worker
         step_seconds: Measured seconds of one worker's steps, [m], or one number: then no worker waits.
         gradient_bytes: Bytes of all gradients: 4 per trainable parameter.
         workers_per_node: How many share a node and its link; above 1 the all-reduce has two levels.
-        latency: Seconds of an empty message between two nodes.
-        bandwidth: Bytes per second of a node's link.
+        latency, bandwidth: Seconds of an empty message between two nodes; bytes per second of a node's link.
         algorithm: The all-reduce between nodes; "best" is the fastest of them.
         overlap: Share of the all-reduce that can hide behind the backward pass: 0 to 1.
         save_seconds, restart_seconds: Of a checkpoint; from a failure to the next step. Measured: docs/speed.md.
@@ -76,15 +71,14 @@ def predict(workers: int, step_seconds: ArrayLike, gradient_bytes: float, worker
     every = daly_seconds(save_seconds, mtbf)
     return Prediction(mean, slowest_of(step_seconds, workers) - mean, allreduce,
                       cost_model.exposed_seconds(allreduce, mean, overlap), every,
-                      time_lost(every, save_seconds, restart_seconds, mtbf))
+                      float(time_lost(every, save_seconds, restart_seconds, mtbf)))
 
 
 def slowest_of(step_seconds: ArrayLike, workers: int) -> float:
     """Return the expected seconds of the slowest of n workers, whose steps are independent of each other.
 
-    Sorted, the measured steps are x(1) <= ... <= x(m); the slowest of n is x(i) with probability (i/m)^n - ((i-1)/m)^n.
-    Source: David and Nagaraja, "Order Statistics", 2003, section 2.1, for the empirical distribution. That ends at the
-    slowest measured step, so with more than about m / 10 workers the result is too low on average.
+    Of m sorted steps, the slowest of n is the i-th with probability (i/m)^n - ((i-1)/m)^n. With more than about m / 10
+    workers the result is too low on average, because no step is longer than the longest measured one.
     """
     steps = np.sort(np.atleast_1d(np.asarray(step_seconds, float)))
     below = (np.arange(len(steps) + 1) / len(steps)) ** workers
@@ -92,22 +86,18 @@ def slowest_of(step_seconds: ArrayLike, workers: int) -> float:
 
 
 def daly_seconds(save_seconds: float, mtbf_seconds: float) -> float:
-    """Return Daly's interval between two checkpoints, in seconds of training; it also holds for long saves.
-
-    sqrt(2 C M) (1 + sqrt(C / (2 M)) / 3 + C / (2 M) / 9) - C for C < 2 M, otherwise M. Source: Daly, "A higher order
-    estimate of the optimum checkpoint interval for restart dumps", Future Generation Computer Systems 22(3), 2006.
-    """
+    """Return Daly's interval between two checkpoints, in seconds of training; it also holds for long saves."""
     ratio = save_seconds / (2 * mtbf_seconds)
     if ratio >= 1:
         return mtbf_seconds
     return math.sqrt(2 * save_seconds * mtbf_seconds) * (1 + math.sqrt(ratio) / 3 + ratio / 9) - save_seconds
 
 
-def time_lost(save_every: float, save_seconds: float, restart_seconds: float, mtbf_seconds: float) -> float:
+def time_lost(save_every, save_seconds: float, restart_seconds: float, mtbf_seconds: float):
     """Return the share of time that checkpoints and failures cost, for random failures, also during saves and restarts.
 
-    An interval of T seconds of training and its save of C take M exp(R / M) (exp((T + C) / M) - 1) seconds on average,
-    with restarts of R seconds and M between two failures. Source: Daly 2006 (see `daly_seconds`).
+    An interval of T seconds of training (a number or an array) and its save of C take M exp(R / M)
+    (exp((T + C) / M) - 1) seconds on average, with restarts of R and M between two failures.
     """
     length = (save_every + save_seconds) / mtbf_seconds
-    return 1 - save_every / mtbf_seconds * math.exp(-restart_seconds / mtbf_seconds - length) / -math.expm1(-length)
+    return 1 + save_every / mtbf_seconds * np.exp(-restart_seconds / mtbf_seconds - length) / np.expm1(-length)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from labs.pages import plots
+from labs.pages.plots import Runs
 from labs.results import noise
-from labs.run.errors import LabError
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 RULES = {"no scaling": ("none", False), "square root": ("sqrt", False), "square root, warmup": ("sqrt", True),
          "linear": ("linear", False), "linear, warmup": ("linear", True)}
@@ -20,19 +18,11 @@ RULES = {"no scaling": ("none", False), "square root": ("sqrt", False), "square 
 STYLES = dict(zip(RULES, (("0.45", "-"), (plots.COLOURS[0], "--"), (plots.COLOURS[0], "-"), (plots.COLOURS[1], "--"),
                           (plots.COLOURS[1], "-")), strict=True))
 """Each rule's colour and line style: a warmup is solid."""
-CHANCE = 0.1
 
 
 def miss_figure(miss: pd.DataFrame, losses: pd.DataFrame, before: float) -> Figure:
-    """Draw the miss of one large step over k, a line per moment of the training, and the losses at both ends.
-
-    Args:
-        miss: A row per k; a column per moment.
-        losses: A row per k; the columns are the two ways.
-        before: The loss that both ways start from.
-    """
-    figure = plots.empty(9, 3.5)
-    left, right = figure.subplots(1, 2)
+    """Draw the miss of one large step over k, a line per moment of the training, and the losses at both ends."""
+    left, right = plots.panels(2, 3.5)
     for axes, frame, colours in ((left, miss, plots.COLOURS), (right, losses, plots.COLOURS[3:])):
         for name, colour in zip(frame, colours, strict=False):
             axes.plot(frame.index, frame[name], "-o", color=colour, markersize=4, label=name)
@@ -42,61 +32,34 @@ def miss_figure(miss: pd.DataFrame, losses: pd.DataFrame, before: float) -> Figu
     right.set(ylabel="training loss (nats)", title="from the start")
     for axes in (left, right):
         _set_k_axis(axes, list(miss.index))
-        axes.legend(fontsize=8, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.2))
+        figure = plots.finish(axes, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.2))
     return figure
 
 
-def mean_misses(runs: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """Return the mean miss of one large step: a row per seed, columns (k, completed epochs).
-
-    Raises:
-        LabError: No run measured the miss.
-    """
-    import pandas as pd
-
-    rows = [row | {"seed": run["config"]["seed"]} for run in runs for row in run.get("tables", {}).get("miss", ())]
-    if not rows:
-        raise LabError("no run measured the miss; make one with `labs run lab03 --study rules`")
+def mean_misses(runs: Runs) -> pd.DataFrame:
+    """Return the mean miss of one large step: a row per seed, columns (k, completed epochs)."""
+    rows = [row | {"seed": run["config"]["seed"]} for run in runs for row in run["tables"].get("miss", ())]
     return pd.DataFrame(rows).groupby(["seed", "k", "epochs"])["miss"].mean().unstack(["k", "epochs"])
 
 
-def schedule_figure(rates: pd.DataFrame) -> Figure:
-    """Draw the learning rate over the steps, a column per rule of RULES."""
-    axes = plots.empty(9, 3).subplots()
-    for rule in rates:
-        colour, style = STYLES[rule]
-        axes.step(rates.index, rates[rule], style, where="post", color=colour, label=rule)
-    axes.set(xlabel="step (updates of the weights)", ylabel="learning rate", ylim=(0, None))
-    return plots.finish(axes)
-
-
-def study_table(runs: Sequence[Mapping[str, Any]], study: str, optimizer: str) -> pd.DataFrame:
+def study_table(runs: Runs, study: str, optimizer: str) -> pd.DataFrame:
     """Return a row per seed and setting of lab 3's study "rules" or "search", with the columns `rule` and `seed`.
 
     A run with k = 1 belongs to every rule, so it is in the table once for each.
-
-    Raises:
-        LabError: No run has this study.
     """
-    import pandas as pd
-
     rows = [{"seed": run["config"]["seed"], "rule": rule} | row
             for run in runs
             if (run["config"].get("study"), run["config"]["optimizer"]) == (study, optimizer)
             for row in run["tables"]["settings"]
             for rule, key in RULES.items()
             if key == (row["scaling"], row["warmup_epochs"] > 0) or (row["k"] == 1 and study == "rules")]
-    if not rows:
-        raise LabError("there are no such runs; make them with `labs sweep lab03 --preset rules`")
     return pd.DataFrame(rows)
 
 
 def largest_factors(table: pd.DataFrame, allowed: float) -> tuple[pd.DataFrame, dict[str, int]]:
     """Return the mean accuracies, a row per k and a column per rule, and the largest k to which each rule keeps them.
 
-    Args:
-        table: From `study_table`.
-        allowed: The loss of accuracy against k = 1 up to which a rule keeps it, at this k and at all smaller ones.
+    A rule keeps the accuracy if it loses at most `allowed` against k = 1, at this k and at all smaller ones.
     """
     mean = table.groupby(["k", "rule"])["val_accuracy"].mean().unstack()
     kept = mean.loc[1] - mean <= allowed
@@ -104,21 +67,14 @@ def largest_factors(table: pd.DataFrame, allowed: float) -> tuple[pd.DataFrame, 
 
 
 def accuracy_figure(table: pd.DataFrame, allowed: float) -> Figure:
-    """Draw the accuracy over k: a line per rule through the means, a dot per run, and what counts as kept.
-
-    The dots of rules without warmup are hollow. Arguments as in `largest_factors`.
-    """
-    axes = plots.empty(9, 4).subplots()
+    """Draw the accuracy over k: a line per rule, a dot per run (hollow: no warmup), and what counts as kept."""
+    (axes,) = plots.panels(1, 4)
     baseline = float(table.loc[table["k"] == 1, "val_accuracy"].mean())
     axes.axhspan(baseline - allowed, baseline, color="0.9", label=f"baseline, and {allowed:g} below")
-    axes.axhline(CHANCE, color="0.5", linestyle=":", label="chance")
+    axes.axhline(0.1, color="0.5", linestyle=":", label="chance")
     for number, (rule, (colour, style)) in enumerate(STYLES.items()):
-        rows = table[table["rule"] == rule]
-        mean = rows.groupby("k")["val_accuracy"].mean()
         beside = 1.03 ** (number - 2)  # So that no dot hides another.
-        axes.plot(beside * rows["k"], rows["val_accuracy"], "o", color=colour, alpha=0.6, markersize=3.5,
-                  fillstyle="none" if style == "--" else "full")
-        axes.plot(mean.index, mean, style, color=colour, linewidth=2, label=rule)
+        plots.draw_runs(axes, table[table["rule"] == rule], "k", "val_accuracy", colour, rule, style, beside)
     _set_k_axis(axes, sorted(table["k"].unique()))
     axes.set(ylabel="accuracy on the held-out images", ylim=(0, None))
     return plots.finish(axes)
@@ -151,24 +107,17 @@ def change(table: pd.DataFrame, one: str, other: str, k: int) -> str:
 
 def dead_figure(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw the share of dead ReLUs over k: linear with and without warmup; a dot per seed, a panel per table."""
-    figure = plots.empty(9, 3.2)
-    for axes, (title, table) in zip(figure.subplots(1, len(tables), sharey=True), tables.items(), strict=True):
+    row = plots.panels(len(tables), 3.2, sharey=True)
+    for axes, (title, table) in zip(row, tables.items(), strict=True):
         for rule in ("linear", "linear, warmup"):
-            rows, (colour, style) = table[table["rule"] == rule], STYLES[rule]
-            mean = rows.groupby("k")["dead"].mean()
-            axes.plot(rows["k"], rows["dead"], "o", color=colour, alpha=0.6, markersize=4,
-                      fillstyle="none" if style == "--" else "full")
-            axes.plot(mean.index, mean, style, color=colour, linewidth=2, label=rule)
+            colour, style = STYLES[rule]
+            plots.draw_runs(axes, table[table["rule"] == rule], "k", "dead", colour, rule, style)
         _set_k_axis(axes, sorted(table["k"].unique()))
         axes.set(title=title, ylim=(0, 1))
-    figure.axes[0].set_ylabel("dead ReLUs (share)")
-    figure.axes[-1].legend(fontsize=8, **plots.BESIDE)
-    return figure
+    row[0].set_ylabel("dead ReLUs (share)")
+    return plots.finish(row[-1])
 
 
 def _set_k_axis(axes: Axes, factors: Sequence[int]) -> None:
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(factors, [str(k) for k in factors])
-    axes.minorticks_off()
+    plots.set_log_ticks(axes, "x", factors)
     axes.set_xlabel("k: batch / $B_0$ (log scale)")
-    axes.grid(alpha=0.3)

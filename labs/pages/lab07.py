@@ -3,56 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
 
 from labs.pages import lab05, plots
+from labs.pages.plots import Runs
 from labs.results import noise
 from labs.run.cluster_state import bits_per_second
-from labs.run.errors import LabError
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
-
-Runs = Sequence[dict[str, Any]]
 
 
 def step_table(runs: Runs) -> pd.DataFrame:
-    """Return a row per run: the step time of one node or two, with the global batch and the link.
+    """Return a row per run of lab 7's sweep "links": step time of one node or two, global batch, link.
 
-    Columns: `link` (bits per second), `B` (images per step of all nodes), `N`, `seconds` (of a step, without the first
-    epoch), `run`, `seed` and `disturbed`, for `noise.compare`.
-
-    Args:
-        runs: Records of lab 7's sweep "links", of one model size and one backend.
-
-    Raises:
-        LabError: There are no runs, or their models differ in size.
+    `link` is in bits per second, `B` the images per step of all nodes, `seconds` a step's, without the first epoch.
     """
-    import pandas as pd
-
-    rows = [{"run": run["run"], "seed": run["config"]["seed"], "disturbed": noise.disturbance(run),
-             "link": bits_per_second(run["machine"]["link"]), "B": run["layout"]["global_batch_size"],
-             "N": run["layout"]["size"],
-             "seconds": run["timings"]["seconds_per_epoch"] / run["history"][-1]["steps"]} for run in runs]
-    if len({run["metrics"]["parameters"] for run in runs}) != 1:
-        raise LabError("this table needs runs of one model size; make them with `labs cluster sweep lab07_vit "
-                       "--preset cluster`")
-    return pd.DataFrame(rows)
+    return pd.DataFrame([
+        {"run": run["run"], "seed": run["config"]["seed"], "disturbed": noise.disturbance(run),
+         "link": bits_per_second(run["machine"]["link"]), "B": run["layout"]["global_batch_size"],
+         "N": run["layout"]["size"],
+         "seconds": run["timings"]["seconds_per_epoch"] / run["history"][-1]["steps"]} for run in runs])
 
 
 def second_node_speedups(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the speedup of two nodes by batch and link; the intervals hold together, `note` names runs left out.
 
     One node uses no link, so its runs are one baseline per batch, whatever the links were set to.
-
-    Args:
-        rows: From `step_table`.
     """
-    import pandas as pd
-
     alone = dict(iter(rows[rows["N"] == 1].groupby("B")))
     table, groups = [], rows[rows["N"] == 2].groupby(["B", "link"])
     for (batch, link), two in groups:
@@ -67,38 +46,27 @@ def second_node_figure(predicted: Callable[[int, Any], Any], batches: Sequence[i
                        measured: pd.DataFrame | None = None) -> Figure:
     """Draw the speedup of two nodes over the bandwidth of their links: lines are predicted, points are measured.
 
-    Args:
-        predicted: Returns the speedups of a global batch over links of some bandwidths, in bits per second.
-        batches: Global batches, a line each.
-        measured: From `second_node_speedups`; bars are its intervals.
+    `predicted(batch, links)` returns speedups over links in bits per second; `measured` is from `second_node_speedups`.
     """
-    axes, links = plots.empty(7.6, 3.9).subplots(), np.geomspace(2e7, 2e10, 200)
+    (axes,), links = plots.panels(1, 3.9, 7.6), np.geomspace(2e7, 2e10, 200)
     axes.axhspan(0.01, 1, color="0.94", zorder=0)
     axes.axhline(1, color="0.4", linewidth=0.9)
     for colour, batch in zip(plots.COLOURS, batches, strict=False):
         axes.plot(links, predicted(batch, links), color=colour, label=f"B = {batch}, predicted")
         if measured is not None:
             points = measured[measured["B"] == batch]
-            ends = [(points[f"speedup_{end}"] - points["speedup"]).abs().fillna(0) for end in ("low", "high")]
-            axes.errorbar(points["link"], points["speedup"], ends, fmt="o", color=colour, capsize=3, markersize=5,
-                          label=f"B = {batch}, measured")
-    axes.set(xscale="log", yscale="log", xlim=(links[0], links[-1]), ylim=(0.05, 3),
-             xlabel="bandwidth of each link (Mbit/s)", ylabel="speedup of two nodes, T$_1$ / T$_2$")
-    axes.set_xticks([2e7, 5e7, 2e8, 1e9, 1e10], ["20", "50", "200", "1,000", "10,000"])
-    axes.set_yticks([0.05, 0.1, 0.2, 0.5, 1, 2], ["0.05", "0.1", "0.2", "0.5", "1", "2"])
-    axes.minorticks_off()
-    axes.annotate("grey: one node is faster", (0.98, 0.04), xycoords="axes fraction", ha="right", fontsize=9,
-                  color="0.35")
+            axes.errorbar(points["link"], points["speedup"], plots.error_lengths(points, "speedup"), fmt="o",
+                          color=colour, capsize=3, markersize=5, label=f"B = {batch}, measured")
+    plots.set_log_ticks(axes, "x", [2e7, 5e7, 2e8, 1e9, 1e10], unit=1e6)
+    plots.set_log_ticks(axes, "y", [0.05, 0.1, 0.2, 0.5, 1, 2])
+    axes.set(xlim=(links[0], links[-1]), ylim=(0.05, 3), xlabel="bandwidth of each link (Mbit/s)",
+             ylabel="speedup of two nodes, T$_1$ / T$_2$")
+    axes.text(0.98, 0.04, "grey: one node is faster", transform=axes.transAxes, ha="right", fontsize=9, color="0.35")
     return plots.finish(axes)
 
 
 def compare_backends(runs: Runs, nbytes: int) -> pd.DataFrame:
-    """Return the milliseconds of an all-reduce of two nodes over MPI and over Gloo, a row per bandwidth of the links.
-
-    Args:
-        runs: Records of lab 5's study "links".
-        nbytes: Size of the message, one of those that were measured.
-    """
+    """Return the milliseconds of an all-reduce of two nodes over MPI and over Gloo, a row per bandwidth."""
     rows = lab05.allreduces(runs)
     horovod = rows["library"].str.startswith("Horovod") & (rows["nodes"] == 2) & (rows["bytes"] == nbytes)
     table = 1e3 * rows[horovod].pivot_table(index="bandwidth", columns="backend", values="seconds")

@@ -6,22 +6,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from PIL import Image
 
 from labs.datasets import synthetic
 from labs.datasets.locks import make_folder_once
 from labs.pages import plots
 from labs.run import paths
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 TESTS = 170
 """Test images of each variety: 1,020 in all, so the standard error of an accuracy is at most 0.016."""
@@ -35,16 +32,13 @@ RULES = {"none": "held", "sqrt": "square root", "linear": "linear", "updates": "
 
 def large_tree() -> Path:
     """Return a tree with the training images of the embedded data and 1,020 test images; make it the first time."""
-    return _make_tree("fruits-large", lambda home: synthetic.fruits360(home, TESTS))
+    return make_folder_once(paths.data_dir() / "fruits-large", "generating fruits-large",
+                            lambda home: synthetic.fruits360(home, TESTS))
 
 
 def leaky_tree() -> Path:
     """Return the embedded tree with copies of training images in its test set; make it the first time."""
-    return _make_tree("fruits-leaky", _write_leaky)
-
-
-def _make_tree(name: str, write: Callable[[Path], None]) -> Path:
-    return make_folder_once(paths.data_dir() / name, f"generating {name}", write)
+    return make_folder_once(paths.data_dir() / "fruits-leaky", "generating fruits-leaky", _write_leaky)
 
 
 def _write_leaky(home: Path) -> None:
@@ -58,14 +52,8 @@ def _write_leaky(home: Path) -> None:
 
 
 def trial_figure(histories: Mapping[int, Sequence[float]], best: int, epochs: int) -> Figure:
-    """Draw the validation accuracy of each trial over its epochs; a cross ends one that was pruned.
-
-    Args:
-        histories: Validation accuracy per epoch by trial.
-        best: The trial that won.
-        epochs: Epochs of a trial that is not pruned.
-    """
-    axes = plots.empty(9, 3.4).subplots()
+    """Draw the validation accuracy of each trial over its epochs; a cross ends one that was pruned."""
+    (axes,) = plots.panels(1, 3.4)
     for (trial, values), colour in zip(histories.items(), itertools.cycle(plots.COLOURS), strict=False):
         wins, is_pruned = trial == best, len(values) < epochs
         label = f"trial {trial}" + ", chosen" * wins + ", pruned" * is_pruned
@@ -78,11 +66,7 @@ def trial_figure(histories: Mapping[int, Sequence[float]], best: int, epochs: in
 
 
 def add_rules(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs of one optimizer at the learning rate that most of them have, with the column `rule`.
-
-    Args:
-        frame: Runs of lab 9's sweeps "workers", "updates" and "rates", from `records.table`.
-    """
+    """Return the runs of one optimizer at the learning rate that most of them have, with the column `rule`."""
     several = frame[frame["size"] > 1]
     usual = {name: several[name].mode()[0] for name in ("base_lr", "optimizer", "batch_size", "width")}
     rows = frame[np.logical_and.reduce([frame[name] == value for name, value in usual.items()])]
@@ -93,38 +77,28 @@ def add_rules(frame: pd.DataFrame) -> pd.DataFrame:
 def rule_figure(frame: pd.DataFrame) -> Figure:
     """Draw test accuracy and test loss over the workers: a line for each rule and each kind of statistics.
 
-    Dots are means over the seeds; bars reach from the lowest to the highest seed.
-
-    Args:
-        frame: From `add_rules`. Runs of one worker belong to every rule.
+    Dots are means over the seeds; bars reach from the lowest to the highest. Runs of one worker belong to every rule.
     """
-    figure = plots.empty(9, 4.2)
-    left, right = figure.subplots(1, 2)
-    for axes, metric in ((left, "test_accuracy"), (right, "test_loss")):
-        for number, (rule, label) in enumerate(RULES.items()):
-            colour, beside = plots.COLOURS[number], 0.05 * (number - 1.5)  # So that no bar hides another.
-            of_rule = frame[(frame["rule"] == rule) | (frame["size"] == 1)]
-            of_rule = of_rule.assign(size=of_rule["size"] + beside)
-            if of_rule["size"].nunique() > 1:
-                _draw_line(axes, of_rule, "size", metric, "--s", colour, f"{label}: running statistics", "white")
-                _draw_line(axes, of_rule, "size", f"{metric}_recomputed", "-o", colour,
+    left, right = plots.panels(2, 4.2)
+    for number, (rule, label) in enumerate(RULES.items()):
+        colour = plots.COLOURS[number]
+        rows = frame[(frame["rule"] == rule) | (frame["size"] == 1)]
+        if rows["size"].nunique() > 1:
+            rows = rows.assign(size=rows["size"] + 0.05 * (number - 1.5))  # So that no bar hides another.
+            for axes, metric in ((left, "test_accuracy"), (right, "test_loss")):
+                _draw_line(axes, rows, "size", metric, "--s", colour, f"{label}: running statistics", "white")
+                _draw_line(axes, rows, "size", f"{metric}_recomputed", "-o", colour,
                            f"{label}: recomputed statistics", colour)
+    for axes in (left, right):
         axes.set(xlabel="workers", xticks=sorted(frame["size"].unique()))
-        axes.grid(alpha=0.3)
     left.set(ylabel="test accuracy (share right)", ylim=(0, 1))
     right.set(ylabel="test loss (nats, log scale)", yscale="log")
-    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8)
-    return figure
+    return plots.finish_below(left, 2)
 
 
-def rate_figure(frame: pd.DataFrame, marked: Sequence[float] = ()) -> Figure:
-    """Draw test accuracy over the learning rate, a line for each optimizer; dots and bars as in `rule_figure`.
-
-    Args:
-        frame: A row per run: columns `base_lr`, `optimizer`, `test_accuracy_recomputed`.
-        marked: Learning rates to mark with a vertical line.
-    """
-    axes = plots.empty(8, 3.4).subplots()
+def rate_figure(frame: pd.DataFrame, marked: Sequence[float]) -> Figure:
+    """Draw test accuracy over the learning rate, a line for each optimizer; `marked` are report F's learning rates."""
+    (axes,) = plots.panels(1, 3.4, 8)
     for (optimizer, rows), colour in zip(frame.groupby("optimizer"), plots.COLOURS, strict=False):
         _draw_line(axes, rows, "base_lr", "test_accuracy_recomputed", "-o", colour, str(optimizer), colour)
     for number, rate in enumerate(marked):
@@ -135,11 +109,9 @@ def rate_figure(frame: pd.DataFrame, marked: Sequence[float] = ()) -> Figure:
 
 def _draw_line(axes: Axes, rows: pd.DataFrame, by: str, metric: str, style: str, colour: str, label: str,
                face: str) -> None:
-    groups = rows.groupby(by)[metric]
-    mean = groups.mean()
-    ends: Any = np.abs(np.stack([groups.min() - mean, groups.max() - mean]))
-    axes.errorbar(mean.index, mean, ends, fmt=style, color=colour, capsize=3, markersize=5, label=label,
-                  markerfacecolor=face)
+    line = rows.groupby(by)[metric].agg(["mean", "min", "max"])
+    axes.errorbar(line.index, line["mean"], [line["mean"] - line["min"], line["max"] - line["mean"]], fmt=style,
+                  color=colour, capsize=3, markersize=5, label=label, markerfacecolor=face)
 
 
 if __name__ == "__main__":

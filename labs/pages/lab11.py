@@ -14,22 +14,20 @@ import textwrap
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
 
 from labs.pages import plots
+from labs.pages.plots import Runs
 from labs.results import noise, records, reference, scaling
 from labs.run import cluster_state
 from labs.run.cluster_state import bits_per_second, format_bandwidth
 from labs.run.errors import ERROR_PREFIX, LabError
 from labs.run.paths import ROOT, python_path, results_dir
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
-
-Runs = Sequence[dict[str, Any]]
 Plan = list[dict[str, Any]]
 NODES = 4
 JOBS = {"A": ("batch", 3, 10), "B": ("batch", 4, 20), "C": ("dgx", 1, 15), "D": ("batch", 1, 30),
@@ -45,131 +43,88 @@ SETTLED = 12.0
 """Seconds after which any reasons are accepted; job E runs for longer."""
 
 
-# Large batches.
-
 def batch_table(runs: Runs) -> pd.DataFrame:
-    """Return a row per run: number of workers that its batch stands for, seed, best validation and test accuracy.
-
-    Args:
-        runs: Records of lab 11's sweep "large".
-
-    Raises:
-        LabError: The runs have no such measurement.
-    """
-    import pandas as pd
-
+    """Return a row per run of the sweep "large": workers that its batch stands for, seed, accuracies."""
     rows = [{"workers": run["layout"]["global_batch_size"] // run["config"]["base_batch_size"],
              "seed": run["config"]["seed"], "epochs": run["config"]["epochs"], "images": run["history"][-1]["images"],
-             "test_images": run["metrics"]["test_images"], "epoch": run["metrics"]["best_epoch"],
-             "validation": run["metrics"]["best_val_accuracy"], "test": run["metrics"]["test_accuracy_at_best"]}
+             "test_images": run["metrics"]["test_images"], "validation": run["metrics"]["best_val_accuracy"],
+             "test": run["metrics"]["test_accuracy_at_best"]}
             for run in runs if "test_accuracy_at_best" in run["metrics"]]
-    if not rows:
-        raise LabError("there are no such runs; make them with `labs sweep lab11 --preset laptop`")
     return pd.DataFrame(rows).sort_values(["workers", "seed"], ignore_index=True)
 
 
 def batch_figure(table: pd.DataFrame) -> Figure:
     """Draw validation and test accuracy of `batch_table` over the workers; bars are two standard errors."""
-    import pandas as pd
-
-    axes = plots.empty(7.2, 3.6).subplots()
+    (axes,) = plots.panels(1, 3.6, 7.2)
     places = {workers: place for place, workers in enumerate(sorted(table["workers"].unique()))}
-    where = table["workers"].map(places)
-    axes.plot(where - 0.12, table["validation"], "o", color="0.6", markersize=5, label="best validation accuracy")
-    test = (where, table["test"], table["test_images"], plots.COLOURS[0], "o", "test, that epoch")
     theirs = pd.read_csv(ROOT / "data/reference/lab02_mnist_accuracy.csv").query("nodes == 2 and steps.isna()")
-    theirs = theirs[theirs["workers"].isin(places)]
-    report = (theirs["workers"].map(places) + 0.12, theirs["test_accuracy"], 10_000, "black", "x",
-              "report M, workers as it\nstates them")
-    for where, values, images, colour, marker, label in (test, report):
-        axes.errorbar(where, values, 2 * np.sqrt(values * (1 - values) / images), fmt=marker, color=colour, capsize=3,
+    theirs = theirs[theirs["workers"].isin(places)].assign(test=theirs["test_accuracy"], test_images=10_000)
+    axes.plot(table["workers"].map(places) - 0.12, table["validation"], "o", color="0.6", markersize=5,
+              label="best validation accuracy")
+    for rows, shift, colour, marker, label in (
+            (table, 0, plots.COLOURS[0], "o", "test, that epoch"),
+            (theirs, 0.12, "black", "x", "report M, workers as it\nstates them")):
+        errors = 2 * np.sqrt(rows["test"] * (1 - rows["test"]) / rows["test_images"])
+        axes.errorbar(rows["workers"].map(places) + shift, rows["test"], errors, fmt=marker, color=colour, capsize=3,
                       markersize=5, label=label)
     axes.set(xlabel="workers (global batch / 128)", ylabel="accuracy (share right)")
     axes.set_xticks(list(places.values()), [str(workers) for workers in places])
     return plots.finish(axes)
 
 
-# Nodes whose computation is a sleep.
-
 def sleep_table(runs: Runs) -> pd.DataFrame:
-    """Return a row per run, link and kind of scaling: nodes, seconds of the step, speedup over one node.
+    """Return a row per run of the study "sleep", link and kind of scaling: nodes, seconds of the step, speedup.
 
     The baseline of a speedup is the mean of one node's runs of that kind, over all links: it uses none.
-
-    Args:
-        runs: Records of lab 11's study "sleep".
-
-    Raises:
-        LabError: The runs have no such measurement.
     """
-    import pandas as pd
-
-    rows = [{"nodes": run["layout"]["size"], "seed": run["config"]["seed"]} | row
-            for run in runs for row in run.get("tables", {}).get("sleep", ())]
-    if not rows:
-        raise LabError("there are no such runs; make them on 8 nodes: `labs cluster up --nodes 8`, then `labs cluster "
-                       "sweep lab11 --preset cluster --only sleep`")
-    table = pd.DataFrame(rows)
+    table = pd.DataFrame([{"nodes": run["layout"]["size"], "seed": run["config"]["seed"]} | row
+                          for run in runs for row in run["tables"]["sleep"]])
     one = table[table["nodes"] == 1].groupby("kind")["step_seconds"].mean()
     images = np.where(table["kind"] == "weak", table["nodes"], 1)
     return table.assign(link=table["bandwidth"].map(bits_per_second),
                         speedup=images * table["kind"].map(one) / table["step_seconds"])
 
 
-def sleep_speedups(table: pd.DataFrame, kind: str) -> dict[str, tuple[float, float, float]]:
+def sleep_speedups(table: pd.DataFrame, kind: str) -> pd.DataFrame:
     """Return the mean speedup of `sleep_table` on 8 nodes with its 95 % interval over the runs, by link."""
-    chosen = table[(table["kind"] == kind) & (table["nodes"] == 8)].sort_values("link")
-    return {bandwidth: (float(same["speedup"].mean()), *noise.mean_interval(same["speedup"]))
-            for bandwidth, same in chosen.groupby("bandwidth", sort=False)}
-
-
-def speedup_text(speedups: Mapping[str, tuple[float, float, float]]) -> str:
-    """Return `sleep_speedups` as text: "S = 0.30 (0.29 to 0.31) at 100 Mbit/s, ..."."""
-    return "S = " + ", ".join(f"{mean:.2f} ({low:.2f} to {high:.2f}) at {format_bandwidth(link)}"
-                              for link, (mean, low, high) in speedups.items())
+    chosen = table[(table["kind"] == kind) & (table["nodes"] == 8)].sort_values("link", kind="stable")
+    links = chosen.groupby("bandwidth", sort=False)["speedup"]
+    ends = pd.DataFrame({link: noise.mean_interval(same) for link, same in links}, ["speedup_low", "speedup_high"]).T
+    return ends.assign(speedup=links.mean())
 
 
 def sleep_figure(table: pd.DataFrame, predicted: Callable[[str, float, float], float]) -> Figure:
     """Draw the speedup over nodes in weak and in strong scaling; lines are predicted, each point is a run.
 
-    Args:
-        table: From `sleep_table`.
-        predicted: Returns the speedup of a kind of scaling, a number of nodes, and bits per second.
+    `predicted(kind, nodes, bits per second)` returns a speedup.
     """
-    figure = plots.empty(9, 4)
-    links = sorted(table["bandwidth"].unique(), key=bits_per_second)
-    for axes, kind in zip(figure.subplots(1, 2, sharey=True), ("weak", "strong"), strict=True):
-        for link, colour in zip(links, plots.COLOURS, strict=False):
-            points = table[(table["bandwidth"] == link) & (table["kind"] == kind)]
-            line = sorted(points["nodes"].unique())
+    weak, strong = plots.panels(2, 4, sharey=True)
+    line = sorted(table["nodes"].unique())
+    for axes, kind in ((weak, "weak"), (strong, "strong")):
+        of_kind = table[table["kind"] == kind].sort_values("link", kind="stable")
+        for (link, points), colour in zip(of_kind.groupby("bandwidth", sort=False), plots.COLOURS, strict=False):
             name, bits = format_bandwidth(link), bits_per_second(link)
             axes.plot(line, [predicted(kind, n, bits) for n in line], color=colour, label=f"{name}, predicted")
             axes.plot(points["nodes"], points["speedup"], "o", color=colour, markersize=4, label=f"{name}, a run")
         axes.plot(line, line, ":", color="0.4", label="ideal")
         axes.axhline(1, color="0.4", linewidth=0.8)
-        axes.set(title=f"{kind} scaling", xlabel="nodes, one worker each", xscale="log", yscale="log")
-        axes.set_xticks([1, 2, 4, 8], ["1", "2", "4", "8"])
-        ticks = [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 4, 8]
-        axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-        axes.minorticks_off()
-        axes.grid(alpha=0.3)
-        axes.set_ylabel("speedup over one node" if kind == "weak" else "")
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
-    return figure
+        plots.set_log_ticks(axes, "x", [1, 2, 4, 8])
+        plots.set_log_ticks(axes, "y", [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 4, 8])
+        axes.set(title=f"{kind} scaling", xlabel="nodes, one worker each")
+    weak.set_ylabel("speedup over one node")
+    return plots.finish_below(weak, 4)
 
-
-# A queue on a real Slurm.
 
 class Cluster:
     """Nodes, links and a Slurm inside this machine, for a page; `missing` says why there are none."""
 
-    def __init__(self, nodes: int = NODES, bandwidth: str = "1gbit"):
+    def __init__(self) -> None:
         """Start it; it ends with this process."""
         self._folder = Path(tempfile.mkdtemp(prefix="labs-page-")) / "cluster"
         self.missing = ""
         atexit.register(self.stop)
         try:
-            self.labs("up", "--nodes", nodes, "--bandwidth", bandwidth, "--slurm", "--partitions", "course")
+            self.labs("up", "--nodes", NODES, "--bandwidth", "1gbit", "--slurm", "--partitions", "course")
         except LabError as problem:
             self.missing = str(problem)
 
@@ -177,17 +132,12 @@ class Cluster:
         return f"no cluster here ({self.missing}): the page shows saved runs" if self.missing else self.labs("status")
 
     def labs(self, *words: object) -> str:
-        """Run `labs cluster ...` and return what it prints.
-
-        Raises:
-            LabError: The command failed.
-        """
+        """Run `labs cluster ...` and return what it prints."""
         done = subprocess.run([sys.executable, "-P", "-m", "labs", "cluster", *map(str, words)], cwd=ROOT, text=True,
                               capture_output=True, stdin=subprocess.DEVNULL, check=False,
                               env=os.environ | {cluster_state.FOLDER: str(self._folder), "PYTHONPATH": python_path()})
         if done.returncode:
-            lines = (done.stderr or done.stdout).strip().splitlines() or ["it failed and printed nothing"]
-            raise LabError(lines[-1].removeprefix(ERROR_PREFIX))
+            raise LabError((done.stderr or done.stdout).strip().rpartition("\n")[2].removeprefix(ERROR_PREFIX))
         return done.stdout.rstrip("\n")
 
     def shell(self, command: str) -> str:
@@ -200,11 +150,9 @@ class Cluster:
         Without a cluster, return a saved record of weak scaling with the lab's default options.
         """
         if self.missing:
-            for run in reference.read_all("laptop-cluster", lab):
-                if (run["history"] and run["machine"]["link"] == link and run["layout"]["nodes"] == 2
-                        and run["layout"]["global_batch_size"] == 64):
-                    return run
-            raise LabError(f"there is no saved run of two nodes over links of {link}; choose 100mbit or 1gbit")
+            return next(run for run in reference.read_all("laptop-cluster", lab)
+                        if run["history"] and run["machine"]["link"] == link and run["layout"]["nodes"] == 2
+                        and run["layout"]["global_batch_size"] == 64)
         self.labs("link", "--bandwidth", link)
         name = f"two-nodes-{link}-{time.strftime('%H%M%S')}"
         self.labs("run", lab, "--workers", 2, "--name", name, *options)
@@ -224,26 +172,25 @@ class Queue:
 
     def __init__(self, cluster: Cluster):
         """Submit the jobs, and wait until Slurm has a plan for each that can start."""
-        self._cluster = cluster
+        self._cluster, self._began = cluster, time.monotonic()
         self.answers: dict[str, Any] = json.loads(SAVED.read_text()) if cluster.missing else {"advice": {}}
-        self._ids: dict[str, str] = {}
-        self._began = time.monotonic()
         if not cluster.missing:
-            ids = cluster.shell("\n".join(line.replace("sbatch", "sbatch --parsable --output=/dev/null", 1)
-                                          for line in job_commands())).split()
-            self._ids = dict(zip(JOBS, ids, strict=True))
+            commands = [line.replace("sbatch", "sbatch --parsable --output=/dev/null", 1) for line in job_commands()]
+            self._ids = dict(zip(JOBS, cluster.shell("\n".join(commands)).split(), strict=True))
             # Any change has Slurm look at the queue again: a burst of jobs may leave the first one as "Priority".
-            cluster.shell(f"sleep 1; scontrol update jobid={ids[-1]} comment=again || true")
-        self.before = self._plan("before", lambda plan: all(map(_is_planned, plan)) and (
-            any(row["reason"] == "Resources" for row in plan) or time.monotonic() > self._began + SETTLED))
+            cluster.shell(f"sleep 1; scontrol update jobid={self._ids['F']} comment=again || true")
+            self.answers["before"] = self._wait(lambda plan: all(map(_is_planned, plan)) and (
+                any(row["reason"] == "Resources" for row in plan) or time.monotonic() > self._began + SETTLED))
+        self.before = pd.DataFrame(self.answers["before"]).set_index("job")
 
     def shorten(self, name: str, minutes: int) -> pd.DataFrame:
         """Give a job a shorter limit, and return Slurm's new plan; without Slurm the saved one, of D and 5 minutes."""
         if not self._cluster.missing:
             self._cluster.shell(f"scontrol update jobid={self._ids[name]} timelimit={minutes}")
-        old = self.before.loc[name, "start"]
-        return self._plan("after", lambda plan: any(
-            row["job"] == name and row["start"] is not None and row["start"] < old - 1 for row in plan))
+            old = self.before.loc[name, "start"]
+            self.answers["after"] = self._wait(lambda plan: any(
+                row["job"] == name and row["start"] is not None and row["start"] < old - 1 for row in plan))
+        return pd.DataFrame(self.answers["after"]).set_index("job")
 
     def started_after(self, name: str) -> float:
         """Wait until a job runs, and return the seconds since the jobs were submitted."""
@@ -254,23 +201,10 @@ class Queue:
 
     def advice(self, *names: str) -> str:
         """Return what `labs queue` says of some jobs."""
-        texts = self.answers["advice"]
         if not self._cluster.missing:
-            texts |= {name: self._cluster.shell(f"labs queue {self._ids[name]}") for name in names}
-        lines = [line for name in names for line in texts.get(name, f"{name}: no saved answer of Slurm").splitlines()]
+            self.answers["advice"] |= {name: self._cluster.shell(f"labs queue {self._ids[name]}") for name in names}
+        lines = [line for name in names for line in self.answers["advice"][name].splitlines()]
         return "\n".join(textwrap.fill(line, 100, subsequent_indent=" " * 8) for line in lines)
-
-    def cancel(self) -> None:
-        """Cancel the jobs."""
-        if not self._cluster.missing:
-            self._cluster.shell("scancel --me")
-
-    def _plan(self, moment: str, is_complete: Callable[[Plan], bool]) -> pd.DataFrame:
-        import pandas as pd
-
-        if not self._cluster.missing:
-            self.answers[moment] = self._wait(is_complete)
-        return pd.DataFrame(self.answers[moment]).set_index("job")
 
     def _wait(self, is_complete: Callable[[Plan], bool]) -> Plan:
         """Return the queue once it is complete and two readings agree."""
@@ -312,12 +246,8 @@ def _parse(text: str) -> Plan:
 def planned_starts(jobs: Sequence[tuple[int, int]], nodes: int) -> list[int]:
     """Return each job's start by the rule of a queue with backfill: the first in line is served first.
 
-    In the order of the queue, each job gets the earliest start at which enough nodes stay free until its limit, given
-    the jobs before it. So a job starts before an earlier one only if it delays none.
-
-    Args:
-        jobs: Nodes and time limit of each job, all submitted at time 0.
-        nodes: Nodes of the cluster.
+    In the order of the queue, each job (nodes, time limit) gets the earliest start at which enough nodes stay free
+    until its limit, given the jobs before it. So a job starts before an earlier one only if it delays none.
     """
     placed: list[tuple[int, int, int]] = []
     for wanted, limit in jobs:
@@ -329,35 +259,21 @@ def planned_starts(jobs: Sequence[tuple[int, int]], nodes: int) -> list[int]:
     return [start for start, _, _ in placed]
 
 
-def plan_table(jobs: Mapping[str, tuple[int, int]], starts: Sequence[float]) -> pd.DataFrame:
-    """Return jobs, by name their nodes and time limit, with their starts as `plan_figure` takes them, in minutes."""
-    import pandas as pd
-
-    table = pd.DataFrame.from_dict(jobs, orient="index", columns=["nodes", "limit"]).rename_axis("job")
-    return table.assign(start=list(starts))
-
-
 def plan_figure(plans: Mapping[str, pd.DataFrame], nodes: int = NODES) -> Figure:
     """Draw plans of a queue as nodes over time, a panel each; a job is a box from its start to its limit.
 
-    Args:
-        plans: By title: tables with `nodes`, `limit` and `start` in minutes, by job. A job without a start is left out.
-        nodes: Nodes of the cluster.
+    A plan has `nodes`, `limit` and `start` in minutes, by job. A job without a start is left out.
     """
-    figure = plots.empty(9, 1.2 + 0.45 * nodes)
-    panels = figure.subplots(1, len(plans), sharey=True, sharex=True, squeeze=False)[0]
-    for axes, (title, plan) in zip(panels, plans.items(), strict=True):
+    row = plots.panels(len(plans), 1.2 + 0.45 * nodes, sharey=True, sharex=True)
+    for axes, (title, plan) in zip(row, plans.items(), strict=True):
         colours = dict(zip(plan.index, plots.COLOURS, strict=False))
         for name, start, end, node in _boxes(plan, nodes):
-            axes.barh(node, end - start, 0.86, start, color=colours[name], edgecolor="black", linewidth=0.6)
+            axes.barh(node, end - start, 0.86, start, color=colours[name], **plots.EDGE)
             axes.text((start + end) / 2, node, name, ha="center", va="center", fontsize=9)
         axes.set(title=title, xlabel="minutes after the first start")
-        axes.grid(axis="x", alpha=0.3)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0].set_yticks(range(nodes), [f"node {node}" for node in range(1, nodes + 1)])
-    panels[0].invert_yaxis()
-    return figure
+    row[0].set_yticks(range(nodes), [f"node {node}" for node in range(1, nodes + 1)])
+    row[0].invert_yaxis()
+    return plots.finish(row[0])
 
 
 def _boxes(plan: pd.DataFrame, nodes: int) -> list[tuple[str, float, float, int]]:
@@ -367,20 +283,11 @@ def _boxes(plan: pd.DataFrame, nodes: int) -> list[tuple[str, float, float, int]
         start, end = job["start"], job["start"] + job["limit"]
         free = [node for node in range(nodes) if not any(
             there == node and begin < end - 1.5 and start < over - 1.5 for _, begin, over, there in boxes)]
-        own = _node_numbers(job.get("where", "")) or free[:job["nodes"]]
-        boxes += [(str(name), start, end, node) for node in own]
+        own = [node - 1 for first, last in re.findall(r"(\d+)(?:-(\d+))?", job.get("where", ""))  # As in node[1-2,4].
+               for node in range(int(first), int(last or first) + 1)]
+        boxes += [(str(name), start, end, node) for node in own or free[:job["nodes"]]]
     return boxes
 
-
-def _node_numbers(where: str) -> list[int]:
-    """Return the numbers, from 0, of nodes that Slurm writes as "node[1-2,4]"."""
-    numbers: list[int] = []
-    for first, last in re.findall(r"(\d+)(?:-(\d+))?", where):
-        numbers += range(int(first) - 1, int(last or first))
-    return numbers
-
-
-# `labs sweep lab11`.
 
 def training_runs(runs: Runs) -> Runs:
     """Return lab 11's records of training, without its study of sleeps (until November 2026 also one of links)."""
@@ -388,12 +295,9 @@ def training_runs(runs: Runs) -> Runs:
 
 
 def summary(runs: Runs) -> str:
-    """Return the speedups over nodes as text; those of nodes that share one machine in tables of their own."""
+    """Return the speedups over nodes as text, with a note if the nodes shared one machine."""
     runs = training_runs(runs)
-    shared = [run for run in runs if run["metrics"]["machines"] != run["layout"]["nodes"]]
-    texts = [scaling.summary([run for run in runs if run not in shared])]
-    if shared:
-        texts += ["Nodes on one machine share its cores: the accuracies are valid, the speeds are not those of "
-                  "separate\nmachines. Only the links of `labs cluster` have a bandwidth.",
-                  scaling.summary([run for run in runs if run in shared or run["layout"]["nodes"] == 1])]
-    return "\n\n".join(filter(None, texts))
+    shared = any(run["metrics"]["machines"] != run["layout"]["nodes"] for run in runs)
+    note = ("Nodes on one machine share its cores: the accuracies are valid, the speeds are not those of separate\n"
+            "machines. Only the links of `labs cluster` have a bandwidth.\n\n" * shared)
+    return note + scaling.summary(runs)

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
+import multiprocessing
 import resource
 import signal
 import tempfile
-import traceback
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
 
 from labs.pages import plots
+from labs.pages.at_scale import time_lost
 from labs.results import noise
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
-
-    from labs.results.records import Record
+from labs.results.records import Record
+from labs.run.text import plural
 
 USES = {"training": plots.COLOURS[0], "saving": plots.COLOURS[2], "lost": plots.COLOURS[1], "queue": "0.88",
         "ending and queue": "0.88", "restart": "0.55"}
@@ -30,54 +28,34 @@ USES = {"training": plots.COLOURS[0], "saving": plots.COLOURS[2], "lost": plots.
 
 
 def clock_figure(lanes: Mapping[str, Sequence[tuple[str, float]]], title: str) -> Figure:
-    """Draw what jobs spend the wall clock on, a lane for each.
-
-    Args:
-        lanes: By name, the parts in their order: one of USES, and how many minutes it takes.
-        title: What the figure shows.
-    """
-    from matplotlib.patches import Patch
-
-    figure = plots.empty(9, 1.5 + 0.5 * len(lanes))
-    axes = figure.subplots()
+    """Draw what jobs spend the wall clock on, a lane for each: its parts in order, one of USES and its minutes."""
+    (axes,), bars = plots.panels(1, 1.5 + 0.5 * len(lanes)), {}
     for y, parts in enumerate(lanes.values()):
         left = 0.0
         for use, length in parts:
-            axes.barh(y, length, 0.6, left, color=USES[use], edgecolor="black", linewidth=0.6)
+            bars[use] = axes.barh(y, length, 0.6, left, color=USES[use], label=use, **plots.EDGE)
             left += length
     axes.set_yticks(range(len(lanes)), list(lanes))
     axes.invert_yaxis()
-    axes.set(xlabel="minutes since the first start", xlim=(0, None))
-    axes.set_title(title, fontsize=11)
-    axes.spines[["top", "right"]].set_visible(False)
-    seen = {use for parts in lanes.values() for use, _ in parts}
-    handles = [Patch(facecolor=colour, edgecolor="black", label=use) for use, colour in USES.items() if use in seen]
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=9)
-    figure.set_layout_engine("constrained", w_pad=0.1, h_pad=0.1)
-    return figure
+    axes.set(xlabel="minutes since the first start", xlim=(0, None), title=title)
+    return plots.finish_below(axes, len(bars), [bars[use] for use in USES if use in bars])
 
-
-# Kills at a byte.
 
 def load_after_kills(save: Callable[[str, Any], Any], load: Callable[[str], Any], states: tuple[Any, Any],
                      kills: Iterable[int]) -> list[Any]:
     """Return what loads after each kill: a process saves one state, and is killed while it saves the next one.
 
-    Args:
-        save: Takes a path and a state, and writes it.
-        load: Takes the path, and returns the state.
-        states: The state that is saved completely, and the one whose save is cut.
-        kills: The bytes at which to kill.
-
-    Returns:
-        For each kill what `load` returned, or the name of the error that it raised.
+    A kill is the byte at which `save(path, state)` ends. Where `load(path)` fails, the result is the error's name.
     """
     left = []
     for kill in kills:
-        with tempfile.TemporaryDirectory() as folder:
+        # A notebook's kernel has threads, of which Python warns. The child has one, and does nothing but save.
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(action="ignore"):
             file = f"{folder}/checkpoint"
             save(file, states[0])
-            _save_and_die(save, file, states[1], kill)
+            child = multiprocessing.get_context("fork").Process(target=_save_up_to, args=(kill, save, file, states[1]))
+            child.start()
+            child.join()
             try:
                 left.append(load(file))
             except Exception as error:  # A cut file makes a reader raise almost anything.
@@ -85,56 +63,26 @@ def load_after_kills(save: Callable[[str, Any], Any], load: Callable[[str], Any]
     return left
 
 
-def _save_and_die(save: Callable[[str, Any], Any], file: str, state: Any, kill: int) -> None:
-    """Save in a process that the kernel kills: RLIMIT_FSIZE sends SIGXFSZ at the byte that exceeds the limit."""
-    with warnings.catch_warnings():
-        # A notebook's kernel has threads. The child has one, and does nothing but save.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child:
-        os.waitpid(child, 0)
-        return
-    try:
-        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it, and would go on with an error.
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (kill, kill))
-        save(file, state)
-    except BaseException:
-        traceback.print_exc()
-    os._exit(0)
+def _save_up_to(kill: int, save: Callable[[str, Any], Any], file: str, state: Any) -> None:
+    """Save until the kernel kills this process: RLIMIT_FSIZE sends SIGXFSZ at the byte that exceeds the limit."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it, and would go on with an error.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (kill, kill))
+    save(file, state)
 
-
-# Checkpoints and random kills.
 
 def first_order(interval, save: float, life: float, restart: float):
-    """Return the wasted share of the clock: a save per interval; per failure half an interval and a restart.
+    """Return the wasted share of the clock: a save (C) per interval T; per life M half an interval and a restart (R).
 
     Young, "A first order approximation to the optimum checkpoint interval", CACM 17(9), 1974. It holds while all three
-    are short compared with the mean time between failures.
-
-    Args:
-        interval: T, seconds of training between two checkpoints; a number or an array.
-        save: C, seconds of a checkpoint.
-        life: M, mean seconds between two failures.
-        restart: R, seconds from a failure to the next step.
+    are short compared with the mean time between failures M. All are seconds; T may be an array.
     """
     return save / interval + (interval / 2 + restart) / life
 
 
-def exponential(interval, save: float, life: float, restart: float):
-    """Return the wasted share of the clock if failures are random, also during saves and restarts.
-
-    Daly, "A higher order estimate of the optimum checkpoint interval for restart dumps", FGCS 22(3), 2006. Arguments as
-    of `first_order`.
-    """
-    return 1 - interval / (life * math.exp(restart / life) * np.expm1((np.asarray(interval) + save) / life))
-
-
 def kill_table(runs: Iterable[Record]) -> pd.DataFrame:
-    """Return the lives of the study "kills", a row per kill, with `save_every` and `seed` of their runs."""
-    import pandas as pd
-
-    return pd.DataFrame([{**life, "save_every": run["config"]["save_every"], "seed": run["config"]["seed"]}
+    """Return the lives of the study "kills", a row per kill, with `save_every` of their runs."""
+    return pd.DataFrame([{**life, "save_every": run["config"]["save_every"]}
                          for run in runs for life in run["tables"].get("kills", [])])
 
 
@@ -146,50 +94,35 @@ def model_constants(lives: pd.DataFrame) -> tuple[float, float, float]:
 
 
 def waste_table(lives: pd.DataFrame) -> pd.DataFrame:
-    """Return the shares of the clock by `save_every`: kept, saving, lost, restart, and wasted with its interval.
+    """Return by `save_every` the kills, and the share of the clock that was `wasted`, with Student's 95 % interval.
 
-    The interval, `wasted_low` to `wasted_high`, is Student's 95 % interval over the lives, whose lengths are
-    independent. `T` is the mean time of the steps between two checkpoints; the nominal one where none was completed.
+    `T` is the mean time of the steps between two checkpoints; the nominal one where none was completed.
     """
-    import pandas as pd
-
     rows = {}
     for every, same in lives.groupby("save_every"):
-        total, saves = same["life"].sum(), same["saves"].sum()
-        kept = same["kept"].sum() / total
+        saves, kept = same["saves"].sum(), same["kept"].sum() / same["life"].sum()
         off = (same["kept"] - kept * same["life"]) / same["life"].mean()  # Of a ratio of two means.
         half = float(noise.half_width(off.var() / len(same), len(same) - 1))
         rows[every] = {"kills": len(same), "T": same["kept"].sum() / saves if saves else every,
-                       **{use: same[use].sum() / total for use in ("kept", "saving", "lost", "restart")},
                        "wasted": 1 - kept, "wasted_low": 1 - kept - half, "wasted_high": 1 - kept + half}
     return pd.DataFrame(rows).T.rename_axis("save_every")
 
 
 def waste_figure(save: float, life: float, restart: float, measured: pd.DataFrame) -> Figure:
-    """Draw the wasted share over the checkpoint interval: both models, and what was measured.
-
-    Args:
-        save, life, restart: C, M and R, as of `first_order`.
-        measured: From `waste_table`.
-    """
-    axes = plots.empty(9, 3.8).subplots()
-    best = math.sqrt(2 * save * life)
+    """Draw the wasted share over the checkpoint interval: both models, and what was measured, from `waste_table`."""
+    (axes,), best = plots.panels(1, 3.8), math.sqrt(2 * save * life)
     intervals = np.geomspace(best / 12, max(12 * best, 2 * life), 200)
     simple = first_order(intervals, save, life, restart)
     axes.plot(intervals[simple <= 1], simple[simple <= 1], "--", color="0.4", label="first order (Young)")
-    axes.plot(intervals, exponential(intervals, save, life, restart), color="0.2", label="all orders (Daly)")
+    axes.plot(intervals, time_lost(intervals, save, restart, life), color="0.2", label="all orders (Daly)")
     axes.axvline(best, color=plots.COLOURS[2], linestyle=":", label=f"$\\sqrt{{2\\,C\\,M}}$ = {best:.2g} s")
-    errors = [(measured["wasted"] - measured["wasted_low"]).clip(lower=0),
-              (measured["wasted_high"] - measured["wasted"]).clip(lower=0)]
-    axes.errorbar(measured["T"], measured["wasted"], errors, fmt="o", color=plots.COLOURS[0], capsize=3, zorder=3,
-                  label="measured")
+    axes.errorbar(measured["T"], measured["wasted"], plots.error_lengths(measured, "wasted"), fmt="o",
+                  color=plots.COLOURS[0], capsize=3, zorder=3, label="measured")
     axes.set(xscale="log", ylim=(0, 1), xlabel="$T$: seconds of training between two checkpoints",
              ylabel="wasted share of the clock")
     axes.xaxis.set_major_formatter("{x:g}")
     return plots.finish(axes)
 
-
-# A job that goes on after its time limit.
 
 def job_parts(run: Record) -> list[tuple[str, float]]:
     """Return what a resumed run spent the clock on, in order, in minutes, for `clock_figure`."""
@@ -204,21 +137,17 @@ def job_parts(run: Record) -> list[tuple[str, float]]:
 
 def job_seconds(run: Record) -> dict[str, float]:
     """Return the seconds of a resumed run by their use: steps that count, steps lost, queue, restarts, and the rest."""
-    events, history = run["tables"]["events"], run["history"]
-    useful = sum(row["train_seconds"] for row in history)
-    starting = sum(event["seconds_starting"] for event in events)
-    queue = sum(event["seconds_lost"] for event in events) - starting
-    lost = sum(event["steps_lost"] for event in events) * _step_seconds(history)
-    return {"useful steps": useful, "lost steps": lost, "ending and queue": queue, "restarts": starting,
-            "first start, saves, evaluation": run["metrics"]["wall_seconds"] - useful - lost - queue - starting}
+    clock = 60 * pd.DataFrame(job_parts(run)).groupby(0)[1].sum()
+    useful = sum(row["train_seconds"] for row in run["history"])
+    lost = sum(event["steps_lost"] for event in run["tables"]["events"]) * _step_seconds(run["history"])
+    return {"useful steps": useful, "lost steps": lost, "ending and queue": clock["ending and queue"],
+            "restarts": clock["restart"], "first start, saves, evaluation": clock["training"] - useful - lost}
 
 
 def _step_seconds(history: Sequence[Mapping[str, Any]]) -> float:
     """Return the median time of a step, without the first epoch where there are others."""
     return float(np.median([row["train_seconds"] / row["steps"] for row in history[1:] or history]))
 
-
-# Elastic training.
 
 def epoch_seconds(run: Record, size: int) -> float:
     """Return the mean seconds of the epochs in which an elastic run kept this size, without the first epoch."""
@@ -234,39 +163,28 @@ def epochs_left(run: Record) -> float:
 
 
 def elastic_events(runs: Iterable[Record]) -> pd.DataFrame:
-    """Return what lost and joining workers cost, a row per event of each run, with the time of the repeated steps.
-
-    Columns: `kind`, `commit_steps`, `steps_lost`, `pause` and `repeated` (seconds), and `cost`, their sum.
-    """
-    import pandas as pd
-
-    rows = []
-    for run in runs:
-        for event in run["tables"]["events"][1:]:
-            repeated = event["steps_lost"] * _step_seconds(run["history"])
-            rows.append({"kind": event["kind"], "commit_steps": run["config"]["commit_steps"],
-                         "steps_lost": event["steps_lost"], "pause": event["seconds_lost"], "repeated": repeated,
-                         "cost": event["seconds_lost"] + repeated})
-    return pd.DataFrame(rows)
+    """Return what lost and joining workers cost (seconds), a row per event of each run, with the repeated steps."""
+    table = pd.DataFrame([{"kind": event["kind"], "commit_steps": run["config"]["commit_steps"],
+                           "steps_lost": event["steps_lost"], "pause": event["seconds_lost"],
+                           "repeated": event["steps_lost"] * _step_seconds(run["history"])}
+                          for run in runs for event in run["tables"]["events"][1:]])
+    return table.assign(cost=table["pause"] + table["repeated"])
 
 
 def progress_figure(run: Record) -> Figure:
     """Draw the epochs of an elastic run over time, a colour per size; pauses are grey, lost steps black."""
-    axes = plots.empty(9, 3.4).subplots()
-    rows = run["tables"]["progress"]
+    (axes,), rows, lines = plots.panels(1, 3.4), run["tables"]["progress"], {}
     for first, second in itertools.pairwise(rows):
-        ends = [first["seconds"], second["seconds"]], [first["epochs"], second["epochs"]]
-        if second["epochs"] < first["epochs"]:
-            axes.plot(*ends, color="black", linewidth=3, zorder=3, label="lost steps")
-            continue
-        axes.plot(*ends, color=plots.COLOURS[(second["size"] - 1) % len(plots.COLOURS)], marker=".", markersize=3,
-                  label=f"{second['size']} worker" + "s" * (second["size"] > 1))
+        lost, size = second["epochs"] < first["epochs"], second["size"]
+        label = "lost steps" if lost else plural(size, "worker")
+        (lines[label],) = axes.plot(
+            [first["seconds"], second["seconds"]], [first["epochs"], second["epochs"]], marker="." * (not lost),
+            color="black" if lost else plots.COLOURS[(size - 1) % len(plots.COLOURS)], linewidth=3 if lost else 1.5,
+            markersize=3, zorder=3 if lost else 2)
     for event in run["tables"]["events"]:
         axes.axvspan(event["seconds"] - event["seconds_lost"], event["seconds"], color="0.85", zorder=0)
         axes.annotate(event["kind"] + " ", (event["seconds"], rows[-1]["epochs"]), rotation=90, ha="right", va="top",
                       fontsize=8)
     axes.set(xlabel="seconds since the start (grey: no training)", ylabel="epochs")
-    handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))  # One entry per size.
-    figure = plots.finish(axes)
-    axes.legend(handles.values(), handles, fontsize=8, **plots.BESIDE)
-    return figure
+    axes.legend(lines.values(), lines, fontsize=8, **plots.BESIDE)
+    return plots.finish(axes)

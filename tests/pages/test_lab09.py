@@ -1,8 +1,5 @@
 """Page 9's trees: more test images of the same fruits, and a test set with copies that the leak check finds."""
 
-from __future__ import annotations
-
-import pandas as pd
 import pytest
 
 from labs.datasets import duplicates, synthetic
@@ -40,18 +37,3 @@ def test_the_leak_check_names_all_copies():
     assert not leak.identical
     assert len(copies - {path for path, _ in leak.alike}) <= 1, "the hash of a copy may differ in three bits"
     assert leak.serious
-
-
-def test_the_rules_are_those_of_one_optimizer_at_the_usual_rate():
-    columns = ("size", "scaling", "epochs", "base_lr", "optimizer")
-    frame = pd.DataFrame([dict(zip(columns, values, strict=True)) for values in (
-        (1, "none", 8, 0.004, "adam"), (2, "linear", 8, 0.004, "adam"), (4, "none", 8, 0.004, "adam"),
-        (4, "none", 32, 0.004, "adam"), (1, "none", 8, 0.1, "adam"), (1, "none", 8, 0.01, "sgd"))])
-    frame = frame.assign(batch_size=32, width=8, **dict.fromkeys(
-        ("test_accuracy", "test_accuracy_recomputed", "test_loss", "test_loss_recomputed"), 0.5))
-    table = lab09.add_rules(frame)
-    assert table["rule"].tolist() == ["none", "linear", "none", "updates"], "other rates and optimizers are left out"
-    accuracy, _ = lab09.rule_figure(table).axes
-    lines = {each.get_label(): list(each.lines[0].get_xdata()) for each in accuracy.containers}
-    assert lines["held, N times the epochs: recomputed statistics"] == pytest.approx([1, 4], abs=0.1)
-    assert "square root: running statistics" not in lines

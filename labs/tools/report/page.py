@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from labs.lint import rules
 from labs.lint.rules import brief
 from labs.lint.tables import from_records
-from labs.pages import plots, reports, studies
+from labs.pages import plots, studies
 from labs.results import ledger, noise, records, scaling
 from labs.results.tables import FEW, Grid, grid
 from labs.run import atomic, catalogue, sweeps
@@ -119,7 +119,7 @@ def _groups(name: str, lab: Lab | None,
             used |= names
             command = f"labs sweep {name} --only {sweep.name}{f' --preset {preset}' if preset != 'demo' else ''}"
             missing = f"{len(mine)} of {plural(len(planned), 'run')}; `{command}` makes the others"
-            words = re.sub(f"{reports.CODE}(, {reports.CODE})*: ", "", sweep.question)
+            words = re.sub(r"([MCTAF]\d(\.\d)?(, )?)+: ", "", sweep.question)
             yield f"{words[:1].upper()}{words[1:]} ({preset})", [missing] * (len(mine) < len(planned)), mine
     if rest := [run for run in runs if run["run"] not in used]:
         yield "Other runs" if used else "", [], rest
