@@ -15,18 +15,12 @@ from labs import Lab, LabError, Options, datasets, fields, main, measure, models
 class Config:
     """What a student may change in lab 1."""
 
-    data: str = "embedded"
-    """"embedded" (1,797 small digits), "real" (after `labs data fetch mnist`) or a folder with mnist.npz."""
+    data: fields.Mnist = "embedded"
     images: fields.ImageCount = 0
-    """Training images to use, to keep a measurement short; 0: all."""
     batch_size: fields.BatchSize = 128
-    """Images per step."""
     epochs: fields.Epochs = 8
-    """Passes over the training images."""
     base_lr: fields.LearningRate = 0.001
-    """Learning rate of Adam."""
     seed: fields.Seed = 1
-    """Seed of the weights, the order of the images, and dropout."""
 
 
 PRESETS = {"demo": Config(), "paper": Config(data="real", epochs=40)}

@@ -48,7 +48,7 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     environment.refuse_harmful()
     lab = catalogue.load_lab(lab)
     arguments = command_line.to_argv(args) if dataclasses.is_dataclass(args) else list(args)
-    config, options = command_line.parse_run(lab, arguments, launches=True)
+    config, options = command_line.parse(lab, arguments, launches=True)
     if environment.student_id():  # Workers that have started already may have another id in their environment.
         arguments += ["--seed", str(config.seed)]
     named, options, chosen = options.name, run_lock.resumed(lab.name, options), workers is not None

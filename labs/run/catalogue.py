@@ -24,13 +24,10 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Lab:
-    """A lab. Each lab module ends its declarations with one: `LAB = Lab(Config, PRESETS, run)`.
-
-    Name and description are taken from the module in which Config is defined.
-    """
+    """A lab. Each lab module ends its declarations with one: `LAB = Lab(Config, PRESETS, run)`."""
 
     Config: type
-    """A frozen dataclass: what a student may change. Its fields become options, their docstrings the help."""
+    """A frozen dataclass: what a student may change. Its fields become options. Its module's docstring is the help."""
     presets: Mapping[str, Any]
     """Configs by name; "demo" has the defaults, "paper" has the published report's settings."""
     run: Callable[[Any, Options], dict[str, Any]]
@@ -76,22 +73,6 @@ def lab_names() -> list[str]:
     return sorted(path.stem for path in (ROOT / "labs").glob("lab[0-9][0-9]_*.py"))
 
 
-def resolve(name: str) -> str:
-    """Return the full name of a lab from its number ("lab2", "02", "2") or a unique prefix, without importing the lab.
-
-    Numbers match exactly: "lab1" is lab 1, although "lab10" begins with the same letters.
-
-    Raises:
-        LabError: No lab matches, or more than one does.
-    """
-    number = re.fullmatch(r"(?:lab)?([0-9]+)", name)
-    begin = f"lab{int(number[1]):02}_" if number else name
-    matches = [lab for lab in lab_names() if lab.startswith(begin)]
-    if len(matches) != 1:
-        raise LabError(f"unknown lab {quoted(name)}; there are: {', '.join(matches or lab_names())}")
-    return matches[0]
-
-
 def load_lab(lab: str | ModuleType | Lab) -> Lab:
     """Return the Lab of a name, a number, a unique prefix or a module.
 
@@ -101,3 +82,17 @@ def load_lab(lab: str | ModuleType | Lab) -> Lab:
     if isinstance(lab, Lab):
         return lab
     return (importlib.import_module(f"labs.{resolve(lab)}") if isinstance(lab, str) else lab).LAB
+
+
+def resolve(name: str) -> str:
+    """Return the full name of a lab from its number ("lab2", "02", "2") or a unique prefix, without importing the lab.
+
+    Raises:
+        LabError: No lab matches, or more than one does.
+    """
+    number = re.fullmatch(r"(?:lab)?([0-9]+)", name)  # Exactly: "lab1" is no prefix of "lab10".
+    begin = f"lab{int(number[1]):02}_" if number else name
+    matches = [lab for lab in lab_names() if lab.startswith(begin)]
+    if len(matches) != 1:
+        raise LabError(f"unknown lab {quoted(name)}; there are: {', '.join(matches or lab_names())}")
+    return matches[0]
