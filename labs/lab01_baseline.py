@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from labs import Lab, LabError, Options, datasets, fields, main, measure, models, results, training
+from labs import Lab, Options, datasets, fields, main, measure, models, results, training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,18 +26,11 @@ class Config:
 PRESETS = {"demo": Config(), "paper": Config(data="real", epochs=40)}
 
 
-def check(config: Config, workers: int) -> None:
-    """Refuse several workers."""
-    if workers > 1:
-        raise LabError("lab 1 measures one worker; add --workers 1, or run lab02_horovod on several")
-
-
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     """Train on one worker, measure its utilization, evaluate on the test images, and return the run's record."""
     import tensorflow as tf
 
     with training.start(config, options) as job:
-        check(config, job.size)
         arrays = datasets.read_mnist(datasets.locate("mnist", config.data))
         digits = datasets.from_arrays(arrays, validation_split=0.0, seed=config.seed)
         train = dataclasses.replace(digits.train, positions=digits.train.positions[:config.images or None])
@@ -58,7 +51,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         )
 
 
-LAB = Lab(Config, PRESETS, run, data_set="mnist", check=check, one_worker=lambda config: True)
+LAB = Lab(Config, PRESETS, run, data_set="mnist", one_worker=lambda config: True)
 
 if __name__ == "__main__":
     main()

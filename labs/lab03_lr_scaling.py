@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from labs import Lab, LabError, Options, Sweep, datasets, fields, main, measure, models, results, training
+from labs import Lab, Options, Sweep, datasets, fields, main, measure, models, results, training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,13 +186,7 @@ def _study(job, arrays):
                           validation_images=len(arrays.test_images))
 
 
-def check(config: Config, workers: int) -> None:
-    """Refuse several workers for a study: its one process stands for all of them."""
-    if config.study != "training" and workers > 1:
-        raise LabError(f"the study {config.study!r} has one worker; add --workers 1")
-
-
-LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, data_set="cifar10", check=check,
+LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, data_set="cifar10",
           one_worker=lambda config: config.study != "training")
 
 if __name__ == "__main__":

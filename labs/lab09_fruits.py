@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import shutil
 import warnings
 from collections.abc import Callable
@@ -141,12 +140,6 @@ def _leak(fruits) -> dict[str, Any]:
     return {"leak_identical": len(leak.identical), "leak_alike": len(leak.alike)}
 
 
-def check(config: Config, workers: int) -> None:
-    """Refuse a search on several workers."""
-    if config.trials and workers > 1:
-        raise LabError("a search runs on one worker; leave out --workers, and train with the best values on several")
-
-
 def search(config: Config, options: Options):
     """Search the hyperparameters by validation accuracy (Optuna: Akiba et al. 2019), and return the search's record.
 
@@ -160,7 +153,6 @@ def search(config: Config, options: Options):
         warnings.simplefilter("ignore")
         import optuna
 
-    check(config, int(os.environ.get("OMPI_COMM_WORLD_SIZE", 1)))
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(direction="maximize", pruner=optuna.pruners.MedianPruner(3, n_warmup_steps=2))
     trials = []
@@ -233,7 +225,7 @@ def _trials_text(trials: list, best) -> str:
     return f"{table.to_string(index=False)}\n\nthe best on several workers: labs sweep {LAB.name} {options}"
 
 
-LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, data_set="fruits360", check=check,
+LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, data_set="fruits360",
           one_worker=lambda config: config.trials > 0)
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import time
 from collections import Counter
@@ -111,38 +112,30 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         model = models.mnist_cnn()
         warmup_steps = int(config.warmup_epochs * planned["steps_per_epoch"])
         schedule = training.Warmup(config.base_lr, planned["scaled_lr"], warmup_steps)
-        best = _BestEpoch(lambda: training.evaluate(job, model, digits.test, config.batch_size)["accuracy"])
+        best: dict[str, float] = {}
+        test = functools.partial(training.evaluate, job, model, digits.test, config.batch_size)
         history = training.fit(
             job, model, tf.keras.optimizers.Adam(schedule), train,
             digits.validation if config.validation_split else None,
-            batch_size=config.batch_size, epochs=config.epochs, stop_when=best.note,
+            batch_size=config.batch_size, epochs=config.epochs,
+            stop_when=lambda row: _test_best(best, test, row),
         )
-        test = training.evaluate(job, model, digits.test, config.batch_size)
+        if best and max(row["val_accuracy"] for row in history) > best["best_val_accuracy"]:
+            best = {}  # Before an interruption an epoch was better, and its weights are gone.
+        final = test()
         return results.finish(
             job, history, tables=training.keep_model(job, model, digits, config.batch_size),
-            test_accuracy=test["accuracy"], test_loss=test["loss"], test_images=len(digits.test),
-            machines=machines, scaled_lr=planned["scaled_lr"], **best.figures(history),
+            test_accuracy=final["accuracy"], test_loss=final["loss"], test_images=len(digits.test),
+            machines=machines, scaled_lr=planned["scaled_lr"], **best,
             **_allreduce(job, measure.gradient_bytes(model)),
         )
 
 
-class _BestEpoch:
-    """The epoch with the best validation accuracy, and the test accuracy at its end."""
-
-    def __init__(self, test_accuracy: Callable[[], float]):
-        self._test_accuracy = test_accuracy
-        self._best: dict[str, float] = {}
-
-    def note(self, row: dict[str, float]) -> None:
-        """Note an epoch's row of the history; all workers call it, since each new best epoch is tested."""
-        if "val_accuracy" in row and row["val_accuracy"] > self._best.get("best_val_accuracy", -1.0):
-            self._best = {"best_epoch": row["epoch"], "best_val_accuracy": row["val_accuracy"],
-                          "test_accuracy_at_best": self._test_accuracy()}
-
-    def figures(self, history: Sequence[dict[str, float]]) -> dict[str, float]:
-        """Return the run's metrics of that epoch; none without validation images, or if an earlier start trained it."""
-        best = max(history, key=lambda row: row.get("val_accuracy", -1.0), default={})
-        return self._best if self._best.get("best_epoch", 0) == best.get("epoch") else {}
+def _test_best(best: dict[str, float], test: Callable[[], dict[str, float]], row: dict[str, float]) -> None:
+    """Test each epoch that is the best so far on the validation images; all workers call it after an epoch."""
+    if row.get("val_accuracy", -1.0) > best.get("best_val_accuracy", -1.0):
+        best.update(best_epoch=row["epoch"], best_val_accuracy=row["val_accuracy"],
+                    test_accuracy_at_best=test()["accuracy"])
 
 
 def plan(config: Config, images: int, size: int) -> dict[str, float]:

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 
-from labs import Lab, LabError, Options, Sweep, datasets, fields, main, measure, models, results, training
+from labs import Lab, Options, Sweep, datasets, fields, main, measure, models, results, training
 from labs.run import atomic, heartbeat, resources, run_lock, terminal
 
 
@@ -71,12 +71,6 @@ SWEEPS = {
 def launcher(config: Config, workers: int, folder: Path) -> list[str] | None:
     """Return horovodrun's command for the elastic study; None, which means mpirun, for all other runs."""
     return training.elastic_hosts.horovodrun(workers, folder) if config.study == "elastic" and workers > 1 else None
-
-
-def check(config: Config, workers: int) -> None:
-    """Refuse several workers: each would run and kill its own training."""
-    if config.study == "kills" and workers > 1:
-        raise LabError("the study of kills has one worker; add --workers 1")
 
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
@@ -216,7 +210,7 @@ def _finish(job, history: list[dict], test: dict, tables: dict, **metrics: float
     )
 
 
-LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, launcher=launcher, data_set="mnist", check=check,
+LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, launcher=launcher, data_set="mnist",
           one_worker=lambda config: config.study == "kills")
 
 if __name__ == "__main__":

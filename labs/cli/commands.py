@@ -126,8 +126,6 @@ def _labs() -> list[str]:
             "labs run LAB --help   a lab's options", "labs --help           all commands"]
 
 
-# labs run
-
 def _add_run(parser: argparse.ArgumentParser) -> None:
     from labs.run import command_line
 
@@ -156,8 +154,6 @@ def _run(args: argparse.Namespace) -> None:
         commands.append(["run", lab.name, "--workers", "1", *config, *root])
     print("", "Next:", *(f"  {paths.labs_command()} {shlex.join(command)}" for command in commands), sep="\n")
 
-
-# labs launch
 
 def _add_launch(parser: argparse.ArgumentParser) -> None:
     from labs.run import command_line
@@ -195,8 +191,6 @@ def _launch(args: argparse.Namespace) -> int:
     return 128 - code if code < 0 else code
 
 
-# labs data
-
 def _add_data(parser: argparse.ArgumentParser) -> None:
     from labs.datasets import registry
 
@@ -219,8 +213,6 @@ def _data(args: argparse.Namespace) -> None:
         print(fetch.verify_dataset(args.name))
 
 
-# labs results
-
 def _add_results(parser: argparse.ArgumentParser) -> None:
     parser.description = "Show the runs in the results folder, oldest first: all of them, or those of one lab."
     parser.add_argument("lab", nargs="?", metavar="LAB", help=LAB)
@@ -241,8 +233,6 @@ def _results(args: argparse.Namespace) -> None:
         atomic.write_text(args.csv, listing.csv(runs))
     print(f"{printable(args.csv)}: {plural(len(runs), 'run')}, {plural(len(runs.columns), 'column')}")
 
-
-# labs handin
 
 def _add_handin(parser: argparse.ArgumentParser) -> None:
     parser.description = ("Pack what you hand in for a lab: the answers and cells that exercises.check has judged, "

@@ -19,7 +19,6 @@ from labs.launch import local, mpirun
 from labs.run import catalogue, cluster_state, command_line, resources, run_lock, slurm, terminal, usage
 from labs.run.catalogue import Lab
 from labs.run.errors import ERROR_PREFIX, LabError
-from labs.run.options import check_name
 from labs.run.paths import ROOT, format_path
 from labs.run.sweeps import Cell, Sweep, cells
 from labs.run.text import one_line, plural
@@ -106,20 +105,18 @@ def _run_all(lab: Lab, todo: Sequence[Cell], results_root: Path, args: argparse.
     """Run the cells that have no record, one after the other; print the lab's summary, and what is not done."""
     from tqdm import tqdm  # Here: `labs` alone would take longer.
 
-    if args.keep_reference is not None:
-        check_name(args.keep_reference, "--keep-reference")
     tqdm.monitor_interval = 0  # Its thread would only redraw the bar, and a Ctrl-C while it starts ends in a traceback.
     failed = 0
     with tqdm(todo, desc=lab.name, unit="run", smoothing=0, dynamic_ncols=True) as bar:
         for cell in bar:
             if cell.skipped or cell.is_finished(results_root):
                 continue
-            bar.set_postfix_str(str(cell))
+            bar.set_postfix_str(cell.name)
             try:
                 _run(lab, cell, results_root, args.oversubscribe)
             except LabError as cause:
                 failed += 1
-                bar.write(f"failed: {cell}: {one_line(cause)}", file=sys.stderr)
+                bar.write(f"failed: {cell.name}: {one_line(cause)}", file=sys.stderr)
     finished = [cell for cell in todo if cell.is_finished(results_root)]
     _print_summary(lab, finished, results_root, args.keep_reference)
     reasons = [cell.skipped for cell in todo if cell.skipped]

@@ -106,7 +106,7 @@ def _refuse_config(lab: Lab, config: Any, workers: int) -> None:
     Raises:
         LabError: The workers could not run this Config; the message names the cause.
     """
-    lab.check(config, workers)
+    lab.refuse(config, workers)
     if lab.data_set and (data := getattr(config, "data", "embedded")) != "embedded":
         from labs.datasets import registry
 

@@ -117,21 +117,19 @@ class Workers:
             tempfile.TemporaryDirectory(prefix="labs-keys-", ignore_cleanup_errors=True))
         env = mpirun.environment(bar=False) | STALL_LIMITS
         env |= {"IPYTHONDIR": f"{folder}/ipython", "IPP_PROFILE_DIR": f"{folder}/ipython/profile", "IPP_CLUSTER_ID": ""}
-        self._open([*mpirun.PYTHON, *CONTROLLER], env)
         keys = Path(env["IPP_PROFILE_DIR"], "security")
-        self._await((keys / "ipcontroller-engine.json").exists)  # It is written after the client's.
+        # This file is written after the client's.
+        self._open([*mpirun.PYTHON, *CONTROLLER], env, (keys / "ipcontroller-engine.json").exists)
         self._client = Client(str(keys / "ipcontroller-client.json"), timeout=SECONDS_TO_START)
         self._at_end.callback(self._client.close, linger=0)
-        self._open([*mpirun.command(self.size, env), *mpirun.PYTHON, "-m", ENGINE, str(threads)], env)
-        self._await(lambda: len(self._client.ids) == self.size)
+        self._open([*mpirun.command(self.size, env), *mpirun.PYTHON, "-m", ENGINE, str(threads)], env,
+                   lambda: len(self._client.ids) == self.size)
         self._pids = self._call_all(lambda rank: rank.apply_async(os.getpid))
 
-    def _open(self, command: list[str], env: dict[str, str]) -> None:
-        """Start a program that ends with the workers, or with this process."""
+    def _open(self, command: list[str], env: dict[str, str], is_ready: Callable[[], bool]) -> None:
+        """Start a program that ends with the workers, or with this process, and wait until it is ready."""
         process = self._at_end.enter_context(supervisor.started(command, env))
         self._programs.append((process, supervisor.pass_output_on(process, io.StringIO(), self._evidence)))
-
-    def _await(self, is_ready: Callable[[], bool]) -> None:
         deadline = time.monotonic() + SECONDS_TO_START
         while not is_ready():
             self._check()
@@ -160,7 +158,7 @@ class Workers:
         return local.run(lab, args, self.size, oversubscribe=True, launch=self._train)
 
     def _train(self, lab: Lab, config: Any, arguments: Sequence[str]) -> None:
-        """Run a lab; the workers refuse one that needs other threads, another launcher or other settings of Horovod."""
+        """Run a lab. The workers refuse one that needs other threads, another launcher or other settings of Horovod."""
         if lab.environment:
             raise LabError(f"{lab.name} needs other environment variables than these workers have; use "
                            "labs.launch.local.run")
@@ -199,17 +197,15 @@ class Workers:
 
     def _wait(self, calls: list[AsyncResult]) -> None:
         """Wait until all calls have ended, or will not end because another one has failed."""
-        failed_at = 0.0
+        patience = SECONDS_AFTER_FAILURE
         with supervisor.noted_signals(signal.SIGINT) as requests:
-            while not all(call.ready() for call in calls):
-                if failed_at and time.monotonic() - failed_at > SECONDS_AFTER_FAILURE:
-                    break
-                next(call for call in calls if not call.ready()).wait(0.1)
+            while patience > 0 and (waiting := [call for call in calls if not call.ready()]):
+                waiting[0].wait(0.1)
+                patience -= 0.1 * any(map(_has_failed, calls))
                 self._check()
                 if requests.count:  # A rank that waits in an exchange cannot be interrupted, only ended.
                     self.stop("the cell was interrupted, so the workers were stopped")
                     raise Interrupted(self._ended)
-                failed_at = failed_at or (time.monotonic() if any(map(_has_failed, calls)) else 0.0)
         for call in filter(AsyncResult.ready, calls):
             call.wait_for_output(1)
 

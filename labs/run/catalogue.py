@@ -37,13 +37,19 @@ class Lab:
     data_set: str = ""
     """The data set of its --data, by its name in the registry."""
     check: Callable[[Any, int], None] = lambda config, workers: None
-    """Raises LabError for a Config that cannot run on this number of workers, before anything is started."""
+    """Raises LabError for a Config that cannot run, before anything is started."""
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Environment variables of this lab that must be set before TensorFlow loads."""
     one_worker: Callable[[Any], bool] = lambda config: False
     """Whether a Config's experiment runs on one worker only."""
     launcher: Callable[[Any, int, Path], list[str] | None] = lambda config, workers, folder: None
     """Returns the command that starts the workers, from Config, number of workers and run folder; None: mpirun."""
+
+    def refuse(self, config: Any, workers: int) -> None:
+        """Raise LabError for a Config that cannot run on this number of workers."""
+        if workers > 1 and self.one_worker(config):
+            raise LabError(f"{self.name} runs on one worker with these options; add --workers 1")
+        self.check(config, workers)
 
     @property
     def name(self) -> str:

@@ -11,7 +11,6 @@ from typing import Any
 
 from labs.run import fields
 from labs.run.errors import LabError
-from labs.run.text import plural
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,10 +62,6 @@ class Cell:
         """The run's name. Equal settings give equal names, in every sweep and session."""
         layout = f"w{self.workers}{f'-n{self.nodes}' * (self.nodes > 1)}{f'-{self.link}' * bool(self.link)}"
         return f"sweep-{layout}-seed{self.config.seed}-{fields.config_hash(self.config)}"
-
-    def __str__(self) -> str:
-        link = f", links of {self.link}" * bool(self.link)
-        return f"{plural(self.workers, 'worker')}{link}, seed {self.config.seed}"
 
     def is_finished(self, results_root: Path) -> bool:
         """Return whether the run's record has been written."""

@@ -15,18 +15,12 @@ from labs.run.errors import LabError
 
 LEAVING_HOST = "127.0.0.1"
 """The host of the worker that leaves. A host that loses one worker loses all of them, so this one has its own name."""
-COOLDOWN_SECONDS = 2
 
 
 def horovodrun(workers: int, folder: Path) -> list[str]:
-    """Write the host file, and return horovodrun's command line for a number of workers, up to the program.
+    """Write the host file to the run's folder, and return horovodrun's command line up to the program.
 
-    Args:
-        workers: At least 2; one of them can leave and come back.
-        folder: The run's folder.
-
-    Raises:
-        LabError: The workers would be on several nodes.
+    Of the workers, which are at least 2, one can leave and come back.
     """
     granted = resources.allocation()
     if granted and granted.nodes > 1:
@@ -39,7 +33,7 @@ def horovodrun(workers: int, folder: Path) -> list[str]:
         # Horovod: runs the script once a second; when its output changes, the set of workers changes.
         "--host-discovery-script", f"cat {quote(str(folder.absolute() / 'hosts'))}",
         # Horovod: a host on which a worker has failed is excluded, by default forever.
-        "--blacklist-cooldown-range", "1", str(COOLDOWN_SECONDS),
+        "--blacklist-cooldown-range", "1", "2",
         # Horovod: without this it looks for a network that two hosts share, and on one machine waits forever.
         "--network-interfaces", "lo",
         # Horovod: how long the workers wait for a new one, which has to load TensorFlow first.
@@ -65,8 +59,7 @@ def is_leaving() -> bool:
 def listen_on_loopback() -> None:
     """Bind the servers of horovodrun and of its workers to the loopback interface.
 
-    Horovod 0.28.1 binds them to every interface, even if --network-interfaces names one, and as released unpickles what
-    it receives there. The kit's build (setup/horovod.patch) does not; a site's may.
+    Horovod 0.28.1 binds them to every interface and, unless patched as the kit's, unpickles what it receives there.
     """
     from horovod.runner.common.util import network as workers
     from horovod.runner.http import http_server

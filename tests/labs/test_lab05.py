@@ -15,11 +15,9 @@ def test_horovod_and_raw_mpi_are_in_one_table():
     record = local.run(lab, ["--largest-mb", "0.25", "--seconds", "1"], workers=2, oversubscribe=True)
     rows = record["tables"]["collectives"]
     assert record["layout"]["backend"] == "MPI"
-    for collective, libraries in (("allreduce", {"Horovod over MPI", "Horovod over MPI, eager", "raw MPI"}),
-                                  ("broadcast", {"Horovod over MPI", "raw MPI"}),
-                                  ("allgather", {"Horovod over MPI", "raw MPI"})):
+    for collective, also in (("allreduce", {"Horovod over MPI, eager"}), ("broadcast", set()), ("allgather", set())):
         result = [row for row in rows if row["collective"] == collective]
-        assert {row["library"] for row in result} == libraries
+        assert {row["library"] for row in result} == {"Horovod over MPI", "raw MPI"} | also
         assert [row["bytes"] for row in result if row["library"] == "raw MPI"] == [8] + [4**n for n in range(2, 10)]
     factors = {"allreduce": 1.0, "broadcast": 1.0, "allgather": 0.5}
     for row in rows:
@@ -34,18 +32,15 @@ def test_horovod_and_raw_mpi_are_in_one_table():
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize(("options", "nbytes"), [([], 4), (["--fp16-allreduce"], 2)], ids=["float32", "float16"])
-def test_bytes_on_the_wire_of_training_steps(options, nbytes):
-    record = local.run(lab, ["--study", "traffic", "--backend", "gloo", *options], workers=2, oversubscribe=True)
-    rows, gradients = record["tables"]["wire"], record["metrics"]["gradient_bytes"]
-    assert gradients == nbytes * 246_682
-    assert [row["batch_size"] for row in rows] == [16, 32, 64]
-    assert [row["steps_per_epoch"] for row in rows] == [63, 32, 16]
-    for row in rows:
-        assert row["predicted_bytes_per_step"] == 2 * gradients
-        assert abs(row["difference"]) < 0.05
-    if not options:
-        solved("lab05.q2", "lab05.q3")
+def test_bytes_on_the_wire_of_training_steps():
+    for options, nbytes in (["--fp16-allreduce"], 2), ([], 4):
+        record = local.run(lab, ["--study", "traffic", "--backend", "gloo", *options], workers=2, oversubscribe=True)
+        assert record["metrics"]["gradient_bytes"] == nbytes * 246_682
+        assert [row["steps_per_epoch"] for row in record["tables"]["wire"]] == [63, 32, 16]
+        for row in record["tables"]["wire"]:
+            assert row["predicted_bytes_per_step"] == 2 * nbytes * 246_682
+            assert abs(row["difference"]) < 0.05
+    solved("lab05.q2", "lab05.q3")
 
 
 def test_messages_of_an_epoch_and_what_gradients_leave_different():

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from labs.datasets.arrays import CIFAR10_RECORD
-from labs.datasets.synthetic import write_wiki_mat
 from labs.run import catalogue, command_line
 from labs.run.errors import LabError
 
@@ -38,24 +36,6 @@ def mnist(root, side=28):
     np.savez(root / "mnist.npz", x_train=images, y_train=labels, x_test=images[:20], y_test=labels[:20])
 
 
-def cifar10(root):
-    root.mkdir()
-    records = np.random.default_rng(1).integers(0, 256, (60, CIFAR10_RECORD), np.uint8)
-    records[:, 0] = np.arange(60) % 10
-    for name in ("data_batch_1.bin", "test_batch.bin"):
-        (root / name).write_bytes(records.tobytes())
-
-
-def wiki(root):
-    rows = []
-    for k in range(40):
-        rows.append({"dob": 719_529.0 + 366 * (k % 20), "photo_taken": 2010.0, "full_path": f"00/{k}.png",
-                     "gender": 1.0, "name": f"Person {k}", "face_location": np.array([[1.0, 1.0, 20.0, 20.0]]),
-                     "face_score": 3.0, "second_face_score": np.nan})
-        write_image(root / rows[-1]["full_path"], k)
-    write_wiki_mat(root / "wiki.mat", rows)
-
-
 def no_images(root):
     classes(root)
     for path in root.rglob("*.png"):
@@ -74,10 +54,8 @@ def run(name, folder, results):
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "make"), [
     ("lab09_fruits", train_and_test), ("lab10_caltech", classes), ("lab02_horovod", mnist),
-    ("lab03_lr_scaling", cifar10), ("lab08_throughput", wiki),
 ])
 def test_a_lab_trains_on_a_folder(name, make, tmp_path):
-    """One lab for each reader."""
     make(tmp_path / "own data")
     assert run(name, tmp_path / "own data", tmp_path)["config"]["data"] == str(tmp_path / "own data")
 

@@ -103,7 +103,7 @@ EARLY = [
     ("lab10 --results results --name it --resume --batch-size 32 --seed 7",
      "'it' was started with --batch-size 8, not 32, and --seed 1, not 7; omit what differs"),
     ("lab10 --results results --resume --workers 2 --oversubscribe", "'it' was started with --workers 1, not 2"),
-    ("lab01 --workers 2 --oversubscribe", "lab 1 measures one worker"),
+    ("lab01 --workers 2 --oversubscribe", "lab01_baseline runs on one worker with these options; add --workers 1"),
     ("lab06 --remedy pieces --batch-size 5", "cannot be split into"),
 ]
 
