@@ -9,7 +9,6 @@ import argparse
 import contextlib
 import dataclasses
 import shutil
-import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -103,20 +102,16 @@ def _table(todo: Sequence[Cell], results_root: Path) -> str:
 
 def _run_all(lab: Lab, todo: Sequence[Cell], results_root: Path, args: argparse.Namespace) -> int:
     """Run the cells that have no record, one after the other; print the lab's summary, and what is not done."""
-    from tqdm import tqdm  # Here: `labs` alone would take longer.
-
-    tqdm.monitor_interval = 0  # Its thread would only redraw the bar, and a Ctrl-C while it starts ends in a traceback.
     failed = 0
-    with tqdm(todo, desc=lab.name, unit="run", smoothing=0, dynamic_ncols=True) as bar:
-        for cell in bar:
-            if cell.skipped or cell.is_finished(results_root):
-                continue
-            bar.set_postfix_str(cell.name)
-            try:
-                _run(lab, cell, results_root, args.oversubscribe)
-            except LabError as cause:
-                failed += 1
-                bar.write(f"failed: {cell.name}: {one_line(cause)}", file=sys.stderr)
+    for number, cell in enumerate(todo, 1):
+        if cell.skipped or cell.is_finished(results_root):
+            continue
+        terminal.note(f"run {number} of {len(todo)}: {cell.name}")
+        try:
+            _run(lab, cell, results_root, args.oversubscribe)
+        except LabError as cause:
+            failed += 1
+            terminal.note(f"failed: {one_line(cause)}")
     finished = [cell for cell in todo if cell.is_finished(results_root)]
     _print_summary(lab, finished, results_root, args.keep_reference)
     reasons = [cell.skipped for cell in todo if cell.skipped]
