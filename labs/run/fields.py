@@ -28,34 +28,26 @@ class Range:
     high: float
 
 
-Mnist = Annotated[str, '"embedded" (1,797 small digits), "real" (after `labs data fetch mnist`) or a folder with '
-                       'mnist.npz.']
-Cifar10 = Annotated[str, '"embedded" (synthetic images), "real" (after `labs data fetch cifar10`) or a folder with its '
-                         '.bin files.']
-Caltech256 = Annotated[str, '"embedded" (synthetic images), "real" (after `labs data fetch caltech256`) or a folder of '
-                            'class folders.']
+Mnist = Annotated[str, '"embedded" (1,797 digits), "real" (after `labs data fetch mnist`) or a folder with mnist.npz.']
+Cifar10 = Annotated[str, '"embedded" (synthetic), "real" (after `labs data fetch cifar10`) or a folder of .bin files.']
+Caltech256 = Annotated[str, '"embedded" (synthetic), "real" (after `labs data fetch caltech256`) or class folders.']
 Seed = Annotated[int, Range(0, 2**32 - 1), "Seed of the weights, the order of the images, and all that is random."]
 BatchSize = Annotated[int, Range(1, 2**20), "Images per worker and step."]
-BaseBatchSize = Annotated[int, Range(1, 2**20), "Images per step that base_lr is for; the global batch has k times as "
-                                                "many."]
+BaseBatchSize = Annotated[int, Range(1, 2**20), "Images per step that base_lr is for; k is the multiple of a run."]
 Epochs = Annotated[int, Range(1, 2**20), "Passes over the training images; the throughput leaves out the first."]
 ImageCount = Annotated[int, Range(0, 2**40), "Training images to use, to keep a measurement short; 0: all."]
 ImageSize = Annotated[int, Range(16, 4096), "Side of the images that the network sees, in pixels."]
 LearningRate = Annotated[float, Range(1e-12, 1e38), "Learning rate for one worker, before scaling."]
 Momentum = Annotated[float, Range(0, 0.9999), "Momentum of SGD."]
 Scaling = Annotated[Literal["linear", "sqrt", "none"], "How the learning rate grows with the global batch."]
-WarmupEpochs = Annotated[float, Range(0, 2**20), "Epochs in which the learning rate rises to its scaled value; 0: it "
-                                                 "starts there."]
+WarmupEpochs = Annotated[float, Range(0, 2**20), "Epochs in which the learning rate rises to its scaled value."]
 Share = Annotated[float, Range(0, 0.9), "Share of the training images held out for validation, per class."]
 TestShare = Annotated[float, Range(1e-6, 0.9), "Share of all images held out for the test, per class."]
-Threads = Annotated[int, Range(0, 4096), "TensorFlow's threads of one worker; 0: its share of the cores. With 1, a "
-                                         "core stands for a GPU."]
+Threads = Annotated[int, Range(0, 4096), "TensorFlow's threads of one worker; 0: its share of the cores."]
 Backend = Annotated[Literal["auto", "mpi", "gloo", "nccl"], '"mpi" or "gloo" carries gradients through the '
                     'processors\' memory, "nccl" between GPUs; "auto": NCCL where Horovod has it, else MPI.']
-CycleTime = Annotated[float, Range(0.01, 1000), "Milliseconds that Horovod waits for more tensors before it sends a "
-                                                "message."]
-FusionThreshold = Annotated[float, Range(0, 4096), "MiB of tensors that Horovod sends as one message; 0: one message "
-                                                   "per tensor."]
+CycleTime = Annotated[float, Range(0.01, 1000), "Milliseconds that Horovod waits for more tensors before it sends."]
+FusionThreshold = Annotated[float, Range(0, 4096), "MiB of tensors that Horovod sends as one message; 0: no fusion."]
 Width = Annotated[int, Range(1, 4096), "Channels of the network's convolutions."]
 Depth = Annotated[int, Range(0, 1024), "Number of its layers."]
 
