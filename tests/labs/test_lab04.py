@@ -54,7 +54,7 @@ def test_a_slow_input_is_found_as_input():
     model = tf.keras.Sequential([layers.Input((32, 32, 3), dtype="uint8"), layers.Rescaling(1 / 255), layers.Flatten(),
                                  layers.Dense(10, activation="softmax")])
     train = Subset(Slow(), np.zeros(64, np.int64), np.arange(64))
-    with training.start(TINY) as job:
+    with training.start(dataclasses.replace(TINY, threads=0)) as job:
         history = training.fit(job, model, tf.keras.optimizers.SGD(0.01), train, batch_size=4, epochs=2)
         times, _ = ledger.measure(job, model, train, history, batch_size=4)
     assert 0.6 < times["ledger_input_seconds"] / (0.03 * history[1]["steps"]) < 1.2
