@@ -8,34 +8,22 @@ from __future__ import annotations
 
 import dataclasses
 
-from labs import Lab, LabError, Options, datasets, fields, main, measure, models, results, training
+from labs import Lab, Options, datasets, fields, main, measure, models, results, training
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
     """What a student may change in lab 1."""
 
-    data: str = "embedded"
-    """"embedded" (1,797 small digits), "real" (after `labs data fetch mnist`) or a folder with mnist.npz."""
+    data: fields.Mnist = "embedded"
     images: fields.ImageCount = 0
-    """Training images to use, to keep a measurement short; 0: all."""
     batch_size: fields.BatchSize = 128
-    """Images per step."""
     epochs: fields.Epochs = 8
-    """Passes over the training images."""
     base_lr: fields.LearningRate = 0.001
-    """Learning rate of Adam."""
     seed: fields.Seed = 1
-    """Seed of the weights, the order of the images, and dropout."""
 
 
 PRESETS = {"demo": Config(), "paper": Config(data="real", epochs=40)}
-
-
-def check(config: Config, workers: int) -> None:
-    """Refuse several workers."""
-    if workers > 1:
-        raise LabError("lab 1 measures one worker; add --workers 1, or run lab02_horovod on several")
 
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
@@ -43,7 +31,6 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     import tensorflow as tf
 
     with training.start(config, options) as job:
-        check(config, job.size)
         arrays = datasets.read_mnist(datasets.locate("mnist", config.data))
         digits = datasets.from_arrays(arrays, validation_split=0.0, seed=config.seed)
         train = dataclasses.replace(digits.train, positions=digits.train.positions[:config.images or None])
@@ -64,7 +51,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         )
 
 
-LAB = Lab(Config, PRESETS, run, data_set="mnist", check=check, one_worker=lambda config: True)
+LAB = Lab(Config, PRESETS, run, data_set="mnist", one_worker=lambda config: True)
 
 if __name__ == "__main__":
     main()

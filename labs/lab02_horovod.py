@@ -24,24 +24,16 @@ if TYPE_CHECKING:
 class Config:
     """What a student may change in lab 2."""
 
-    data: str = "embedded"
-    """"embedded" (1,797 small digits), "real" (after `labs data fetch mnist`) or a folder with mnist.npz."""
+    data: fields.Mnist = "embedded"
     images: fields.ImageCount = 0
-    """Training images to use; 0: all."""
     batch_size: fields.BatchSize = 32
-    """Images per worker and step."""
     epochs: fields.Epochs = 5
-    """Passes over the training images."""
     base_lr: fields.LearningRate = 0.001
-    """Learning rate of Adam for one worker, before scaling."""
     scaling: fields.Scaling = "linear"
-    """How the learning rate grows with the number of workers."""
     threads: fields.Threads = 0
-    """TensorFlow's threads of one worker; 0: its share of the node's cores."""
     seed: fields.Seed = 1
-    """Seed of the weights, the order of the images, and dropout."""
     code: Literal["kit", "textbook"] = "kit"
-    """The training loop: the kit's `fit`, or `train_in_order` below, which accepts wrong shards."""
+    """The training loop: the kit's `fit`, or one of ten lines, which accepts wrong shards."""
     order: Literal["sharded", "own_seeds", "unsharded"] = "sharded"
     """Which images each of four workers takes ("textbook" only): its shard of one common order; its shard of an order
     with its own seed; or, on all workers, the same images."""
@@ -102,14 +94,11 @@ def deal(config: Config, images: int | np.ndarray, ranks: Iterable[int], global_
     """Return the images on which some of RANKS workers train together in an epoch, in the order of the Config.
 
     Args:
-        config: Of the study: its `order`, `reshuffle` and `seed`.
+        config: Its `order`, `reshuffle` and `seed` are used.
         images: Positions of the training images; or their number.
         ranks: The workers.
         global_batch_size: Images per step of all RANKS workers.
         epoch: From 0.
-
-    Raises:
-        LabError: The workers cannot share the batch evenly.
     """
     import numpy as np
 

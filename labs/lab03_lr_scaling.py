@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from labs import Lab, LabError, Options, Sweep, datasets, fields, main, measure, models, results, training
+from labs import Lab, Options, Sweep, datasets, fields, main, measure, models, results, training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,36 +21,24 @@ class Config:
     study: Literal["training", "rules", "search"] = "training"
     """"training" (the other options), "rules" (all rules at all batches, one after the other, on a narrow cifar_cnn
     with base_batch_size, all images for training, and the test images held out) or "search" (its learning rates)."""
-    data: str = "embedded"
-    """"embedded" (synthetic images), "real" (after `labs data fetch cifar10`) or a folder with its .bin files."""
+    data: fields.Cifar10 = "embedded"
     model: Literal["cifar_cnn", "cifar_cnn_bn", "resnet18"] = "cifar_cnn"
-    """The network, from labs/models/cifar.py."""
     images: fields.ImageCount = 0
-    """Training images to use, of which the validation images are a share; 0: all."""
     batch_size: fields.BatchSize = 64
-    """Images per worker and step."""
     epochs: fields.Epochs = 7
-    """Passes over the training images."""
     base_lr: fields.LearningRate = 0.001
     """Learning rate for base_batch_size images per step."""
-    base_batch_size: fields.BatchSize = 4
-    """Images per step that base_lr is for; the global batch is k times as large."""
+    base_batch_size: fields.BaseBatchSize = 4
     scaling: fields.Scaling = "linear"
-    """How the learning rate grows with k."""
     warmup_epochs: fields.WarmupEpochs = 3
-    """Epochs in which the learning rate rises from base_lr to its scaled value; 0: it starts there."""
     decay_epoch: Annotated[float, fields.Range(0, 2**20)] = 5
     """Epochs after which the learning rate is divided by ten; 0: never."""
     optimizer: Literal["adam", "sgd"] = "adam"
-    """The optimizer."""
     momentum: fields.Momentum = 0.9
-    """Momentum of SGD."""
     validation_split: fields.Share = 0.2
-    """Share of the training images held out for validation, per class."""
     augment: bool = False
     """Flip and shift the training images."""
     seed: fields.Seed = 1
-    """Seed of the split, the weights, the order of the images, and the augmentation."""
 
 
 PRESETS = {
@@ -83,8 +71,6 @@ MISS_FACTORS, MISS_EPOCHS, MISS_REPEATS = (1, 2, 4, 8, 16, 32), (0, 1, 3), 5
 """The k of the large step whose miss is measured; after how many epochs at k = 1; from how many draws of images."""
 
 C4_1 = "C4.1: loss and accuracy after five epochs, one worker with batch 128 against four with 512 each"
-
-
 C4_2 = "C4.2, M5: accuracy over the batch, for each rule with and without warmup; "
 _SMALL = {"batch_size": (128,), "scaling": ("none",), "warmup_epochs": (0,)}
 _C4_1 = (
@@ -94,8 +80,7 @@ _C4_1 = (
     Sweep("rules", C4_1, {"scaling": ("none", "sqrt", "linear"), "warmup_epochs": (0,)}, workers=(4,)),
     Sweep("warmup", C4_1, workers=(4,)),
 )
-_ADAM = {"optimizer": ("adam",), "base_lr": (ADAM_LR,)}
-_OWN_SEEDS = tuple(range(11, 16))
+_ADAM, _OWN_SEEDS = {"optimizer": ("adam",), "base_lr": (ADAM_LR,)}, tuple(range(11, 16))
 SWEEPS = {
     "demo": (Sweep("warmup", "C4.2: linear scaling with and without warmup", {"warmup_epochs": (0, 3)}, workers=(2,)),),
     "paper": _C4_1,
@@ -110,13 +95,7 @@ SWEEPS = {
 
 
 def learning_rate(config: Config, images: int, size: int):
-    """Return the learning rate as a function of the step.
-
-    Args:
-        config: The experiment.
-        images: Number of training images.
-        size: Number of workers.
-    """
+    """Return the learning rate as a function of the step, for a number of training images and of workers."""
     # Horovod: a step trains on the images of all workers; the learning rate must suit the number of images.
     k = config.batch_size * size / config.base_batch_size
     peak = training.scaled_lr(config.base_lr, k, config.scaling)
@@ -144,10 +123,8 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         job.print_once(f"k = {config.batch_size * job.size} / {config.base_batch_size}, scaling {config.scaling}: "
                        f"learning rate {float(schedule(0)):.4g}{after}")
         model = getattr(models, config.model)(len(images.class_names))
-        if config.optimizer == "adam":
-            optimizer = tf.keras.optimizers.Adam(schedule)
-        else:
-            optimizer = tf.keras.optimizers.SGD(schedule, config.momentum)
+        optimizer = (tf.keras.optimizers.Adam(schedule) if config.optimizer == "adam" else
+                     tf.keras.optimizers.SGD(schedule, config.momentum))
         history = training.fit(
             job, model, optimizer, images.train, images.validation,
             batch_size=config.batch_size, epochs=config.epochs, augment=datasets.Augment() if config.augment else None,
@@ -209,13 +186,7 @@ def _study(job, arrays):
                           validation_images=len(arrays.test_images))
 
 
-def check(config: Config, workers: int) -> None:
-    """Refuse several workers for a study: its one process stands for all of them."""
-    if config.study != "training" and workers > 1:
-        raise LabError(f"the study {config.study!r} has one worker; add --workers 1")
-
-
-LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, data_set="cifar10", check=check,
+LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, data_set="cifar10",
           one_worker=lambda config: config.study != "training")
 
 if __name__ == "__main__":

@@ -17,30 +17,21 @@ from labs import Lab, Options, Sweep, datasets, divide, fields, main, measure, m
 class Config:
     """What a student may change in lab 4."""
 
-    data: str = "embedded"
-    """"embedded" (synthetic images), "real" (after `labs data fetch cifar10`) or a folder with its .bin files."""
+    data: fields.Cifar10 = "embedded"
     model: Literal["resnet10", "resnet18"] = "resnet10"
-    """The network, from labs/models/cifar.py."""
     images: fields.ImageCount = 1920
-    """Training images to use, to keep a demo short; 0: all."""
     batch_size: fields.BatchSize = 32
-    """Images per worker and step."""
     epochs: fields.Epochs = 6
-    """Passes over the training images; the first is not timed."""
     base_lr: fields.LearningRate = 0.02
     """Learning rate for 32 images per step, before scaling."""
     scaling: fields.Scaling = "linear"
-    """How the learning rate grows with the global batch."""
     momentum: fields.Momentum = 0.9
-    """Momentum of SGD."""
     augment: bool = True
     """Flip and shift the training images."""
     threads: fields.Threads = 1
-    """TensorFlow's threads of one worker; 0: its share of the cores. With 1, a core stands for a GPU."""
     ledger: bool = True
     """Measure where the time goes, after the training."""
     seed: fields.Seed = 1
-    """Seed of the weights, the order of the images, and the augmentation."""
 
 
 PRESETS = {

@@ -13,8 +13,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from labs import Lab, LabError, Options, Sweep, datasets, fields, main, measure, models, results, training
 
@@ -28,7 +27,6 @@ class Config:
     "messages" lists the messages of an epoch. On `labs cluster`, over links of several bandwidths: "links" times
     all-reduces, "bandwidth" predicts training steps of three networks and two batch sizes, then times them."""
     backend: fields.Backend = "auto"
-    """"mpi" or "gloo" carries gradients through the processors' memory, "nccl" between GPUs; "auto": NCCL, else MPI."""
     largest_mb: Annotated[float, fields.Range(1e-6, 2**20)] = 16
     """Largest message, in MiB; the smallest has 4 bytes. Study "links" stops at 4, "bandwidth" has its own sizes."""
     seconds: Annotated[float, fields.Range(0.001, 2**20)] = 5
@@ -36,11 +34,8 @@ class Config:
     bandwidths: str = "50mbit,100mbit,200mbit,500mbit,1gbit,2gbit,5gbit,10gbit"
     """Studies "links" and "bandwidth": the bandwidths to which the links are set, separated by commas."""
     cycle_time_ms: fields.CycleTime = 1
-    """Milliseconds that Horovod waits for more tensors before it sends those that are ready."""
     fusion_threshold_mb: fields.FusionThreshold = 128
-    """MiB of tensors that Horovod sends as one message; 0: one message per tensor."""
-    data: str = "embedded"
-    """Training: "embedded" (synthetic images), "real" (after `labs data fetch cifar10`) or a folder with .bin files."""
+    data: fields.Cifar10 = "embedded"
     model: Literal["photo_cnn", "resnet18"] = "photo_cnn"
     """Training: a small network or ResNet-18, both with batch norm."""
     batch_size: fields.BatchSize = 16
@@ -50,7 +45,6 @@ class Config:
     fp16_allreduce: bool = False
     """Training: send gradients in half precision: half the bytes, and a rounding error in each gradient."""
     seed: fields.Seed = 1
-    """Seed of the weights and the order of the images."""
 
 
 PRESETS = {
@@ -62,8 +56,6 @@ PRESETS = {
 SPEED = "C3.2, T4: time and bandwidth of collectives over message size, for each backend and raw MPI"
 TRAFFIC = "T5: bytes on the wire per step against batch size, for each backend"
 MESSAGES = "C6, C7: messages of an epoch by kind, and what differs if only gradients are exchanged"
-CYCLE = "C3.2: latency of small messages against Horovod's cycle time"
-FUSION = "C3.2: many small tensors, with and without tensor fusion"
 LINKS = "C3.2, T4, T5: an all-reduce over links of several bandwidths: time, share of the link, bytes of each node"
 BANDWIDTH = "C3.2: the step that link and computation predict, and the step that is measured; one worker per node"
 LARGEST_OVER_LINKS = 4 * 2**20
@@ -75,21 +67,16 @@ FITTED = (2**18, 2**20, 2**22, 2**23, 3 * 2**23)
 """Bytes of the all-reduces to which it fits each link's constants: up to more than the largest network's gradients."""
 STEPS = {"study": ("bandwidth",), "bandwidths": ("100mbit,500mbit,1gbit,2gbit",), "cycle_time_ms": (0.1,),
          "seconds": (2.0,)}
-SMALL = {"largest_mb": (0.0001,), "seconds": (1.0,)}
 SWEEPS = {
     "demo": (
         Sweep("collectives", SPEED, {"backend": ("mpi", "gloo")}, workers=(2,), seeds=(1, 2)),
         Sweep("traffic", TRAFFIC, {"study": ("traffic",), "backend": ("mpi", "gloo")}, workers=(2,), seeds=(1,)),
         Sweep("messages", MESSAGES, {"study": ("messages",)}, workers=(2,), seeds=(1,)),
-        Sweep("cycle", CYCLE, SMALL | {"cycle_time_ms": (1.0, 5.0, 20.0)}, workers=(2,), seeds=(1,)),
-        Sweep("fusion", FUSION, SMALL | {"fusion_threshold_mb": (0.0, 128.0)}, workers=(2,), seeds=(1,)),
     ),
     "paper": (
         Sweep("collectives", SPEED, {"backend": ("nccl", "mpi", "gloo")}, workers=(2, 4, 8), seeds=(1, 2, 3)),
         Sweep("traffic", TRAFFIC, {"study": ("traffic",), "backend": ("mpi", "gloo")}, workers=(2, 4), seeds=(1,)),
         Sweep("messages", MESSAGES, {"study": ("messages",)}, workers=(2, 4), seeds=(1,)),
-        Sweep("cycle", CYCLE, SMALL | {"cycle_time_ms": (1.0, 2.0, 5.0, 10.0, 20.0)}, workers=(2, 4)),
-        Sweep("fusion", FUSION, SMALL | {"fusion_threshold_mb": (0.0, 1.0, 128.0)}, workers=(2, 4)),
     ),
     "cluster": (
         Sweep("links", LINKS, {"backend": ("mpi", "gloo")}, (2, 4, 8), (1,), nodes=Sweep.node_per_worker),
@@ -102,11 +89,10 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     """Time the collectives, or count the bytes or messages of a training, and return the run's record."""
     if config.study == "messages":
         options = dataclasses.replace(options, timeline=True)  # This costs a core, but nothing is timed in this study.
+    studies = {"messages": _messages, "links": _links, "bandwidth": _bandwidth}
     with training.start(config, options) as job:
         job.print_once("Horovod was built with " + ", ".join(f"{name}: {what}" for name, what in built().items()))
-        if config.study in MEASUREMENTS:
-            return _measured(job)
-        return {"messages": _messages, "links": _links, "bandwidth": _bandwidth}[config.study](job)
+        return studies.get(config.study, _measured)(job)
 
 
 def built() -> dict[str, str]:
@@ -122,22 +108,18 @@ def built() -> dict[str, str]:
 
 
 def _measured(job):
-    """Carry out the measurements of a study, and return the record with all their tables and metrics."""
+    """Time collectives, count the bytes of training steps, or both, and return the run's record."""
     tables: dict[str, list] = {"built": [built()]}
     metrics: dict[str, float] = {}
-    for measurement in MEASUREMENTS[job.config.study]:
-        rows, figures = measurement(job)
-        tables |= rows
-        metrics |= figures
+    if job.config.study in ("speed", "transport"):
+        _speed(job, tables, metrics)
+    if job.config.study in ("traffic", "transport"):
+        _traffic(job, tables, metrics)
     return results.finish(job, [], tables=tables, **metrics)
 
 
-TENSORS = 200
-"""Small tensors that are fused, or not."""
-
-
-def _speed(job):
-    """Time the collectives and the fusion of many small tensors; return tables and metrics."""
+def _speed(job, tables, metrics) -> None:
+    """Time the collectives, and the fusion of 200 small tensors."""
     import tensorflow as tf
 
     config = job.config
@@ -145,15 +127,43 @@ def _speed(job):
     with tf.device(job.layout.exchange_device):
         measure.collectives.settle()
         rows = measure.collectives.measure(job.layout.backend, sizes, config.seconds)
-        small = measure.collectives.fusion(TENSORS, nbytes=4096, seconds=config.seconds / 10)
-    reduced = allreduces(rows, f"Horovod over {job.layout.backend}")
-    tables = {"collectives": rows, "fusion": small}
-    return tables, {"latency_seconds": reduced[0]["seconds"], "busbw_gb_per_sec": reduced[-1]["busbw"] / 1e9}
+        fused = measure.collectives.fusion(200, nbytes=4096, seconds=config.seconds / 10)
+    tables |= {"collectives": rows, "fusion": fused}
+    reduced = _allreduces(rows, job)
+    metrics |= {"latency_seconds": reduced[0]["seconds"], "busbw_gb_per_sec": reduced[-1]["busbw"] / 1e9}
+
+
+def _allreduces(rows, job):
+    """Return the rows of Horovod's all-reduces, smallest message first."""
+    mine = [row for row in rows if (row["collective"], row["library"]) == (
+        "allreduce", f"Horovod over {job.layout.backend}")]
+    return sorted(mine, key=lambda row: row["bytes"])
+
+
+def _traffic(job, tables, metrics) -> None:
+    """Take training steps with several batch sizes, and count the bytes on the wire."""
+    import tensorflow as tf
+
+    model, images = _training(job)
+    fp16_allreduce, optimizer = job.config.fp16_allreduce, tf.keras.optimizers.SGD(job.config.base_lr)
+    measure.wire.compile_distributed(job, model, optimizer, fp16_allreduce=fp16_allreduce)
+    batch_sizes = [job.config.batch_size * factor for factor in (1, 2, 4)]
+    tables["wire"] = measure.wire.measure(job, model, images.train, batch_sizes, fp16_allreduce=fp16_allreduce)
+    metrics["gradient_bytes"] = measure.gradient_bytes(model, fp16_allreduce)
+
+
+def _training(job):
+    """Return a network with batch norm, and the images to train it on."""
+    config = job.config
+    arrays = datasets.read_cifar10(datasets.locate("cifar10", config.data))
+    images = datasets.from_arrays(arrays, validation_split=0.0, seed=config.seed)
+    classes = len(images.class_names)
+    return models.resnet18(classes) if config.model == "resnet18" else models.photo_cnn(32, classes), images
 
 
 def _links(job):
     """Time all-reduces over links of each bandwidth, count their bytes, and fit each link's constants."""
-    config, library, rows, links = job.config, f"Horovod over {job.layout.backend}", [], []
+    config, rows, links = job.config, [], []
     largest = min(int(config.largest_mb * 2**20), LARGEST_OVER_LINKS)
     sizes = [nbytes for nbytes in measure.collectives.message_sizes(largest) if nbytes == 4 or nbytes >= 2**14]
     bandwidths = measure.network.bandwidths(config.bandwidths)
@@ -163,7 +173,7 @@ def _links(job):
             set_bandwidth(bandwidth)
             measured = measure.network.allreduces(job, sizes, config.seconds)
             rows += [{"bandwidth": bandwidth} | row for row in measured]
-            links.append({"bandwidth": bandwidth} | _link(allreduces(measured, library), job.size))
+            links.append({"bandwidth": bandwidth} | _link(_allreduces(measured, job), job.size))
             job.print_once("{bandwidth:>9}: {megabits_per_sec:,.0f} Mbit/s; each node sent {sent_bytes:,.0f} bytes, "
                            "a ring needs {predicted_bytes:,.0f}".format(**links[-1]))
     return results.finish(job, [], tables={"over_links": rows, "links": links, "built": [built()]})
@@ -189,11 +199,9 @@ def _bandwidth(job):
     with measure.network.links_of(job) as set_bandwidth:
         measure.collectives.settle()
         constants, rows = _constants(job, bandwidths, set_bandwidth)
-        networks = itertools.product(UNITS, BATCH_SIZES, [False])
-        cells = list(_cells(job, digits.train, set_bandwidth, constants, networks))
-        compressed = list(_cells(job, digits.train, set_bandwidth, constants, [(UNITS[1], BATCH_SIZES[0], True)]))
+        cells = list(_cells(job, digits.train, set_bandwidth, constants))
     figures = results.link_model.errors(cells)
-    return results.finish(job, [], tables={"over_links": rows, "cells": cells, "compressed": compressed},
+    return results.finish(job, [], tables={"over_links": rows, "cells": cells},
                           **{f"prediction_{name}": value for name, value in figures.items()})
 
 
@@ -208,16 +216,12 @@ def _constants(job, bandwidths, set_bandwidth):
         with measure.network.busy_core() if name == "busy" else contextlib.nullcontext():
             measured = measure.network.allreduces(job, FITTED, job.config.seconds)
         rows += [{"bandwidth": name} | row for row in measured]
-        through_horovod = [row for row in measured if row["library"].startswith("Horovod")]
-        constants[name] = results.link_model.fit(through_horovod, job.size)
+        constants[name] = results.link_model.fit(_allreduces(measured, job), job.size)
     return constants, rows
 
 
-def _cells(job, train, set_bandwidth, constants, networks):
-    """Yield a row per network, batch size and bandwidth: the step as predicted and as measured.
-
-    The prediction of half-precision gradients leaves out the time to convert them.
-    """
+def _cells(job, train, set_bandwidth, constants):
+    """Yield a row per network, batch size and bandwidth: the step as predicted and as measured."""
     import tensorflow as tf
 
     def predict(cell, bandwidth, alone=None):
@@ -225,48 +229,12 @@ def _cells(job, train, set_bandwidth, constants, networks):
         return results.link_model.step(cell, job.size, link, unlimited, busy, alone)
 
     bandwidths = [name for name in constants if name not in ("unlimited", "busy")]
-    for units, batch_size, fp16 in networks:
+    for units, batch_size in itertools.product(UNITS, BATCH_SIZES):
         model = models.mnist_cnn(units=units)
-        measure.wire.compile_distributed(job, model, tf.keras.optimizers.SGD(job.config.base_lr), fp16_allreduce=fp16)
+        measure.wire.compile_distributed(job, model, tf.keras.optimizers.SGD(job.config.base_lr))
         for cell in measure.network.cells(
-                job, model, train, batch_size, bandwidths, set_bandwidth, predict, job.config.seconds, fp16):
-            yield {"units": units, "fp16_allreduce": fp16} | cell
-
-
-def allreduces(rows: Sequence[dict[str, Any]], library: str) -> list[dict[str, Any]]:
-    """Return the rows of one library's all-reduces, smallest message first.
-
-    Args:
-        rows: Rows of a table "collectives".
-        library: Its full name, such as "Horovod over MPI" or "raw MPI".
-    """
-    mine = [row for row in rows if row["collective"] == "allreduce" and row["library"] == library]
-    return sorted(mine, key=lambda row: row["bytes"])
-
-
-def _training(job):
-    """Return a network with batch norm, and the images to train it on."""
-    config = job.config
-    arrays = datasets.read_cifar10(datasets.locate("cifar10", config.data))
-    images = datasets.from_arrays(arrays, validation_split=0.0, seed=config.seed)
-    classes = len(images.class_names)
-    return models.resnet18(classes) if config.model == "resnet18" else models.photo_cnn(32, classes), images
-
-
-def _traffic(job):
-    """Take training steps with several batch sizes, and count the bytes on the wire; return tables and metrics."""
-    import tensorflow as tf
-
-    model, images = _training(job)
-    fp16_allreduce, optimizer = job.config.fp16_allreduce, tf.keras.optimizers.SGD(job.config.base_lr)
-    measure.wire.compile_distributed(job, model, optimizer, fp16_allreduce=fp16_allreduce)
-    batch_sizes = [job.config.batch_size * factor for factor in (1, 2, 4)]
-    rows = measure.wire.measure(job, model, images.train, batch_sizes, fp16_allreduce=fp16_allreduce)
-    return {"wire": rows}, {"gradient_bytes": measure.gradient_bytes(model, fp16_allreduce)}
-
-
-MEASUREMENTS = {"speed": (_speed,), "traffic": (_traffic,), "transport": (_speed, _traffic)}
-"""What the studies measure that return tables and metrics."""
+                job, model, train, batch_size, bandwidths, set_bandwidth, predict, job.config.seconds):
+            yield {"units": units} | cell
 
 
 def _messages(job):

@@ -19,10 +19,8 @@ from labs import Lab, Options, Sweep, datasets, divide, fields, main, measure, m
 class Config:
     """What a student may change in lab 7."""
 
-    data: str = "embedded"
-    """"embedded" (synthetic images), "real" (after `labs data fetch cifar10`) or a folder with its .bin files."""
+    data: fields.Cifar10 = "embedded"
     images: fields.ImageCount = 0
-    """Training images to use, to keep a measurement short; 0: all."""
     width: fields.Width = 64
     """Size of a token's vector; width and depth determine the size of the model."""
     depth: fields.Depth = 2
@@ -32,23 +30,17 @@ class Config:
     patch_size: Annotated[int, fields.Range(1, 4096)] = 8
     """Side of a patch in pixels; each patch is a token, and an image has 32 x 32 pixels."""
     batch_size: fields.BatchSize = 32
-    """Images per worker and step."""
     epochs: fields.Epochs = 6
-    """Passes over the training images; the first is not timed."""
     base_lr: fields.LearningRate = 0.001
     """Learning rate of Adam for 32 images per step of all workers together, before scaling."""
     scaling: fields.Scaling = "sqrt"
-    """How the learning rate grows with the global batch."""
     warmup_epochs: Annotated[int, fields.Range(0, 2**20)] = 1
     """Epochs in which the learning rate rises; a transformer diverges most easily in its first steps."""
     backend: fields.Backend = "auto"
-    """"mpi" or "gloo" carries gradients through the processors' memory, "nccl" between GPUs; "auto": NCCL, else MPI."""
     threads: fields.Threads = 1
-    """TensorFlow's threads of one worker; 0: its share of the cores. With 1, a core stands for a GPU."""
     traffic: bool = True
     """After the training, count the bytes on the wire at this batch size, twice and four times as large."""
     seed: fields.Seed = 1
-    """Seed of the weights and the order of the images."""
 
 
 PRESETS = {
@@ -60,25 +52,25 @@ PRESETS = {
 }
 
 
-BACKENDS = "T3, T4, T5: accuracy, time and bytes on one worker and on two, over MPI and over Gloo"
-ON_GPUS = "T3, T4: accuracy and time on one GPU and on two, over NCCL, and over MPI and Gloo through the CPUs' memory"
 CROSSOVER = "T3: from which model size on are two workers faster, at a constant global batch?"
-OVER_LINKS = "T3: one node against two over links of several bandwidths, at two global batches"
-SIZES = "T3: models of three sizes over one link"
 SHORT = {"traffic": (False,), "epochs": (4,)}  # Three epochs are timed: the first is not.
 SMALL = SHORT | {"images": (768,), "depth": (1,), "patch_size": (8,), "width": (16, 64, 256)}
 SWEEPS = {
     "demo": (
-        Sweep("backends", BACKENDS, {"backend": ("mpi", "gloo")}, seeds=(1,), adapt=divide),
+        Sweep("backends", "T3, T4, T5: accuracy, time and bytes on one worker and on two, over MPI and over Gloo",
+              {"backend": ("mpi", "gloo")}, seeds=(1,), adapt=divide),
         Sweep("crossover", CROSSOVER, SMALL, adapt=divide),
     ),
     "cluster": (
-        Sweep("links", OVER_LINKS, SMALL | {"width": (256,), "batch_size": (32, 128)}, seeds=(1, 2, 3, 4, 5),
-              adapt=divide, nodes=Sweep.node_per_worker, links=("50mbit", "200mbit", "1gbit", "10gbit")),
-        Sweep("size", SIZES, SMALL, adapt=divide, nodes=Sweep.node_per_worker, links=("1gbit",)),
+        Sweep("links", "T3: one node against two over links of several bandwidths, at two global batches",
+              SMALL | {"width": (256,), "batch_size": (32, 128)}, seeds=(1, 2, 3, 4, 5), adapt=divide,
+              nodes=Sweep.node_per_worker, links=("50mbit", "200mbit", "1gbit", "10gbit")),
+        Sweep("size", "T3: models of three sizes over one link", SMALL, adapt=divide, nodes=Sweep.node_per_worker,
+              links=("1gbit",)),
     ),
     "paper": (
-        Sweep("backends", ON_GPUS, {"backend": ("nccl", "mpi", "gloo")}, adapt=divide),
+        Sweep("backends", "T3, T4: accuracy and time on one GPU and on two, over NCCL, MPI and Gloo",
+              {"backend": ("nccl", "mpi", "gloo")}, adapt=divide),
         Sweep("crossover", CROSSOVER, SHORT | {"width": (48, 96, 192, 384, 768)}, workers=(1, 2, 4), adapt=divide),
     ),
 }
@@ -86,6 +78,8 @@ SWEEPS = {
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     """Train on this worker's shard, count the bytes on the wire, and return the run's record."""
+    import tensorflow as tf
+
     with training.start(config, options) as job:
         arrays = datasets.read_cifar10(datasets.locate("cifar10", config.data))
         images = datasets.from_arrays(arrays, validation_split=0.0, seed=config.seed)
@@ -93,7 +87,10 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         classes = len(images.class_names)
         model = models.vit(32, classes, config.width, config.depth, config.heads, config.patch_size)
         job.print_once(f"{images.description}; {model.count_params():,} parameters")
-        optimizer = _optimizer(config, job.size, len(train))
+        # Horovod: the learning rate follows the global batch, the images of all workers in one step.
+        peak = training.scaled_lr(config.base_lr, config.batch_size * job.size / 32, config.scaling)
+        steps = datasets.steps_per_epoch(len(train), config.batch_size, job.size)
+        optimizer = tf.keras.optimizers.Adam(training.Warmup(peak / 100, peak, config.warmup_epochs * steps))
         history = training.fit(job, model, optimizer, train, batch_size=config.batch_size, epochs=config.epochs)
         test = training.evaluate(job, model, images.test, config.batch_size)
         tables = training.keep_model(job, model, images, config.batch_size)
@@ -105,16 +102,6 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
             parameters=model.count_params(), gradient_bytes=measure.gradient_bytes(model),
             **{name: float(rows[0][name]) for name in ("predicted_bytes_per_step", "measured_bytes_per_step") if rows},
         )
-
-
-def _optimizer(config: Config, size: int, images: int):
-    """Return Adam with a learning rate that warms up to that of the global batch."""
-    import tensorflow as tf
-
-    # Horovod: the learning rate follows the global batch, the images of all workers in one step.
-    peak = training.scaled_lr(config.base_lr, config.batch_size * size / 32, config.scaling)
-    steps = datasets.steps_per_epoch(images, config.batch_size, size)
-    return tf.keras.optimizers.Adam(training.Warmup(peak / 100, peak, config.warmup_epochs * steps))
 
 
 LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, data_set="cifar10")

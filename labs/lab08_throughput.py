@@ -27,27 +27,19 @@ class Config:
     input: Literal["cached", "decoded", "synthetic"] = "cached"
     """Photos decoded once, photos decoded in each epoch as in report A, or random images from memory as a control."""
     model: Literal["small", "resnet50", "inception_v3", "vgg16", "vgg16_dense"] = "small"
-    """The network, from labs/models/faces.py."""
     image_size: fields.ImageSize = 48
-    """Side of the images that the network sees, in pixels."""
     batch_size: fields.BatchSize = 16
-    """Images per worker and step."""
     epochs: fields.Epochs = 12
-    """Passes over the training images; the first is not timed."""
     steps_per_epoch: Annotated[int, fields.Range(0, 2**20)] = 0
     """Steps of an epoch, to keep a measurement short; 0: all training images."""
     base_lr: fields.LearningRate = 0.001
     """Learning rate of Adam for base_batch_size images per step."""
-    base_batch_size: fields.BatchSize = 16
-    """Images per step that base_lr is for; the global batch is k times as large."""
+    base_batch_size: fields.BaseBatchSize = 16
     scaling: fields.Scaling = "sqrt"
-    """How the learning rate grows with k."""
     threads: fields.Threads = 0
-    """TensorFlow's threads of one worker; 0: its share of the node's cores."""
     test_split: fields.Share = 0.2
     """Share of all faces held out for the test; 0: no test."""
     seed: fields.Seed = 1
-    """Seed of the split, the weights and the order of the images."""
 
 
 PRESETS = {
@@ -66,7 +58,11 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
             faces = _faces(config, job.size)
             job.print_once(faces.description)
             model = models.age_model(config.model, config.image_size)
-            optimizer = tf.keras.optimizers.Adam(learning_rate(config, job.size))
+            # Horovod: a step trains on the images of all workers. The learning rate follows that global batch, not the
+            # number of workers: it stays the same where the workers divide one batch.
+            k = config.batch_size * job.size / config.base_batch_size
+            learning_rate = training.scaled_lr(config.base_lr, k, config.scaling)
+            optimizer = tf.keras.optimizers.Adam(learning_rate)
             with measure.Utilization() as busy:
                 history = training.fit(
                     job, model, optimizer, faces.train, loss="mse", metrics=("mae",),
@@ -86,13 +82,6 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
             input_images_per_sec=job.size * training.hvd_ops.mean_over_workers({"input": input_rate}, 1.0)["input"],
             gradient_bytes=measure.gradient_bytes(model),
         )
-
-
-def learning_rate(config: Config, workers: int) -> float:
-    """Return the learning rate for the global batch of this number of workers."""
-    # Horovod: a step trains on the images of all workers. The learning rate follows that global batch, not the number
-    # of workers: it stays the same where the workers divide one batch.
-    return training.scaled_lr(config.base_lr, config.batch_size * workers / config.base_batch_size, config.scaling)
 
 
 def _faces(config: Config, size: int):
@@ -131,20 +120,9 @@ def _four_on_each(workers: int) -> int:
     return max(1, workers // 4)
 
 
-def _on(device: Literal["cpu", "gpu"], *changes: Callable[[Config, int], Config]) -> Callable[[Config, int], Config]:
-    """Return a sweep's `adapt`, which applies the changes on machines with this kind of device and skips others."""
-
-    def adapt(config: Config, workers: int) -> Config:
-        from labs.launch import visible_gpus
-
-        gpus = visible_gpus()
-        if gpus and device == "cpu":
-            raise LabError("this sweep is for CPUs; put CUDA_VISIBLE_DEVICES= in front of the command to hide the GPUs")
-        if not gpus and device == "gpu":
-            raise LabError("this sweep is for GPUs, and none is visible here")
-        return functools.reduce(lambda changed, change: change(changed, workers), changes, config)
-
-    return adapt
+def _adapt(*changes: Callable[[Config, int], Config]) -> Callable[[Config, int], Config]:
+    """Return a sweep's `adapt`, which applies the changes one after the other."""
+    return lambda config, workers: functools.reduce(lambda changed, change: change(changed, workers), changes, config)
 
 
 THREE = ("resnet50", "inception_v3", "vgg16")
@@ -153,46 +131,34 @@ SHORT = {"epochs": (3,), "test_split": (0.0,)}  # Two epochs are timed: the firs
 # Each core stands for a node. A baseline of one worker with all cores could not be beaten by several workers.
 CORES = {"epochs": (2,), "test_split": (0.0,), "image_size": (32,), "batch_size": (4,), "steps_per_epoch": (8,),
          "threads": (1,), "model": ("vgg16",)}
-# Report A: a node is four processes with seven threads and a batch of 32 each, or a GPU with a batch of 128.
+# Report A: a node is four processes with seven threads and a batch of 32 each.
 NODES = SHORT | {"batch_size": (32,), "steps_per_epoch": (20,), "threads": (7,), "model": THREE}
-GPUS = SHORT | {"batch_size": (128,), "steps_per_epoch": (20,), "model": THREE}
 WEAK = "A5: weak scaling, at a constant batch per worker"
 STRONG = "A6: strong scaling, at a constant global batch"
-BATCH = "A4: images per second by batch size"
-FACES = "A3: how well each network estimates ages"
-FULL = "A4: each network at its full size on all cores"
 LAYOUTS = "A4: processes x threads on the cores of one node, at a constant global batch"
-INPUT = "A7: the same steps with images from the cache, decoded in each epoch, and random"
+LAYOUT = _adapt(_larger_for_inception, divide, _shared_cores)
 
 SWEEPS = {
     "demo": (
-        Sweep("weak", WEAK, CORES | {"model": THREE}, (1, 2), ONE_REPEAT, _on("cpu", _larger_for_inception)),
-        Sweep("strong", STRONG, CORES | {"batch_size": (8,)}, (1, 2), ONE_REPEAT, _on("cpu", divide)),
-        Sweep("layouts", LAYOUTS, CORES | {"model": THREE, "batch_size": (8,)}, (1, 2), ONE_REPEAT,
-              _on("cpu", _larger_for_inception, divide, _shared_cores)),
-        Sweep("batch", BATCH, CORES | {"batch_size": (1, 4, 8)}, (1,), ONE_REPEAT, _on("cpu")),
-        Sweep("input", INPUT, SHORT | {"input": ("cached", "decoded", "synthetic"), "steps_per_epoch": (20,),
-                                       "threads": (1,)}, (1,), ONE_REPEAT, _on("cpu")),
-        Sweep("full", FULL, CORES | {"model": THREE, "image_size": (224,), "batch_size": (8,), "steps_per_epoch": (2,),
-                                     "threads": (0,)}, (1,), ONE_REPEAT, _on("cpu", _larger_for_inception)),
-        Sweep("faces", FACES, {"model": THREE, "image_size": (32,), "batch_size": (32,), "base_batch_size": (32,),
-                               "base_lr": (0.0001,), "epochs": (8,)}, (1,), ONE_REPEAT,
-              _on("cpu", _larger_for_inception)),
+        Sweep("weak", WEAK, CORES | {"model": THREE}, (1, 2), ONE_REPEAT, _larger_for_inception),
+        Sweep("strong", STRONG, CORES | {"batch_size": (8,)}, (1, 2), ONE_REPEAT, divide),
+        Sweep("layouts", LAYOUTS, CORES | {"model": THREE, "batch_size": (8,)}, (1, 2), ONE_REPEAT, LAYOUT),
+        Sweep("batch", "A4: images per second by batch size", CORES | {"batch_size": (1, 4, 8)}, (1,), ONE_REPEAT),
+        Sweep("input", "A7: the same steps with images from the cache, decoded in each epoch, and random",
+              SHORT | {"input": ("cached", "decoded", "synthetic"), "steps_per_epoch": (20,), "threads": (1,)}, (1,),
+              ONE_REPEAT),
+        Sweep("full", "A4: each network at its full size on all cores",
+              CORES | {"model": THREE, "image_size": (224,), "batch_size": (8,), "steps_per_epoch": (2,),
+                       "threads": (0,)}, (1,), ONE_REPEAT, _larger_for_inception),
+        Sweep("faces", "A3: how well each network estimates ages",
+              {"model": THREE, "image_size": (32,), "batch_size": (32,), "base_batch_size": (32,),
+               "base_lr": (0.0001,), "epochs": (8,)}, (1,), ONE_REPEAT, _larger_for_inception),
     ),
     "paper": (
-        Sweep("weak", WEAK, NODES, (4, 8, 16, 32), adapt=_on("cpu", _larger_for_inception), nodes=_four_on_each),
+        Sweep("weak", WEAK, NODES, (4, 8, 16, 32), adapt=_larger_for_inception, nodes=_four_on_each),
         Sweep("strong", STRONG, NODES | {"batch_size": (128,)}, (4, 8, 16, 32),
-              adapt=_on("cpu", _larger_for_inception, divide), nodes=_four_on_each),
-        Sweep("layouts", LAYOUTS, NODES | {"batch_size": (128,)}, (1, 2, 4),
-              adapt=_on("cpu", _larger_for_inception, divide, _shared_cores)),
-        Sweep("batch", BATCH, NODES | {"batch_size": (8, 16, 32, 64)}, (4,), adapt=_on("cpu", _larger_for_inception)),
-        Sweep("weak-gpu", WEAK, GPUS, (1, 2, 4, 8), adapt=_on("gpu", _larger_for_inception),
-              nodes=Sweep.node_per_worker),
-        Sweep("strong-gpu", STRONG, GPUS, (1, 2, 4, 8), adapt=_on("gpu", _larger_for_inception, divide),
-              nodes=Sweep.node_per_worker),
-        Sweep("batch-gpu", BATCH, GPUS | {"batch_size": (32, 64, 128)}, (1,), adapt=_on("gpu", _larger_for_inception)),
-        Sweep("input-gpu", INPUT, GPUS | {"input": ("cached", "decoded", "synthetic")}, (1,),
-              adapt=_on("gpu", _larger_for_inception)),
+              adapt=_adapt(_larger_for_inception, divide), nodes=_four_on_each),
+        Sweep("layouts", LAYOUTS, NODES | {"batch_size": (128,)}, (1, 2, 4), adapt=LAYOUT),
     ),
 }
 

@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import shutil
 import warnings
 from collections.abc import Callable
@@ -26,27 +25,17 @@ class Config:
     """"embedded" (synthetic fruits), "real" (after `labs data fetch fruits360`), or a folder with Training/CLASS and
     Test/CLASS (or train, test), or with a folder per class."""
     image_size: fields.ImageSize = 32
-    """Side of the images that the network sees, in pixels."""
     width: fields.Width = 8
-    """Channels of the network's first convolution."""
     batch_size: fields.BatchSize = 16
-    """Images per worker and step."""
     epochs: fields.Epochs = 8
-    """Passes over the training images."""
     base_lr: fields.LearningRate = 0.003
-    """Learning rate for one worker, before scaling."""
     scaling: fields.Scaling = "linear"
-    """How the learning rate grows with the number of workers; "none" keeps it constant, as report F does."""
     optimizer: Literal["adam", "sgd"] = "adam"
-    """The optimizer."""
     momentum: fields.Momentum = 0.9
-    """Momentum of SGD."""
     validation_split: fields.Share = 0.25
-    """Share of the training images held out for validation, per class; the search uses these only."""
     test_split: fields.TestShare = 0.2
     """Share of all images held out for the test, per class, if the data has no test folder."""
     threads: fields.Threads = 1
-    """TensorFlow's threads of one worker; 0: its share of the cores. With 1, a core stands for a GPU."""
     leak_check: bool = True
     """Search for test images that are identical or nearly identical to training images."""
     recompute_statistics: bool = False
@@ -54,7 +43,6 @@ class Config:
     trials: Annotated[int, fields.Range(0, 2**20)] = 0
     """Trials of a hyperparameter search on one worker; 0: train once, with the values above."""
     seed: fields.Seed = 1
-    """Seed of the split, the weights, the order of the images, and the search."""
 
 
 PRESETS = {
@@ -62,12 +50,8 @@ PRESETS = {
     "paper": Config(data="real", image_size=100, width=32, batch_size=32, epochs=20, base_lr=0.0005, threads=0),
 }
 
-WORKERS = "F1, F2: the tuned model on several workers, with a constant and a scaled learning rate"
-UPDATES = "F1, F2: the tuned model on several workers, with as many epochs more: at least the updates of one worker"
-RATES = "F1: learning rates from 0.0001 to 0.1 with either optimizer, on one worker"
-SEARCHES = "F0: three searches, whose seeds are so far apart that no two of their trials draw alike"
-SWEPT_RATES = (1e-4, 5e-4, 5e-3, 2e-2, 1e-1)
 JUDGED = {"recompute_statistics": (True,)}
+SWEPT_RATES = (1e-4, 5e-4, 5e-3, 2e-2, 1e-1)
 
 
 def _one_rule(config: Config, workers: int) -> Config:
@@ -80,24 +64,22 @@ def _equal_updates(config: Config, workers: int) -> Config:
 
 
 SWEEPS = {
-    name: (Sweep("workers", WORKERS, {"scaling": ("none", "sqrt", "linear"), **JUDGED}, (1, 2, 4), adapt=_one_rule),
-           Sweep("updates", UPDATES, {"scaling": ("none",), **JUDGED}, (2, 4), adapt=_equal_updates),
-           Sweep("rates", RATES, {"base_lr": SWEPT_RATES, "optimizer": ("adam", "sgd"), **JUDGED},
-                 (1,), adapt=_one_rule),
-           Sweep("searches", SEARCHES, {"trials": (24,)}, (1,), seeds=(1, 101, 201)))
+    name: (
+        Sweep("workers", "F1, F2: the tuned model on several workers, with a constant and a scaled learning rate",
+              {"scaling": ("none", "sqrt", "linear"), **JUDGED}, (1, 2, 4), adapt=_one_rule),
+        Sweep("updates", "F1, F2: the same with as many epochs more: at least the updates of one worker",
+              {"scaling": ("none",), **JUDGED}, (2, 4), adapt=_equal_updates),
+        Sweep("rates", "F1: learning rates from 0.0001 to 0.1 with either optimizer, on one worker",
+              {"base_lr": SWEPT_RATES, "optimizer": ("adam", "sgd"), **JUDGED}, (1,), adapt=_one_rule),
+        # Seeds so far apart that no two trials draw alike.
+        Sweep("searches", "F0: three searches", {"trials": (24,)}, (1,), seeds=(1, 101, 201)))
     for name in PRESETS
 }
-
-
 SEARCHED = ("base_lr", "optimizer", "batch_size", "width")
 
 
 def suggest(trial) -> dict[str, Any]:
-    """Return the hyperparameters of one trial; this is the search space.
-
-    Args:
-        trial: Optuna's trial.
-    """
+    """Return the hyperparameters of one of Optuna's trials; this is the search space."""
     return {
         "base_lr": trial.suggest_float("base_lr", 1e-4, 1e-1, log=True),
         "optimizer": trial.suggest_categorical("optimizer", ["adam", "sgd"]),
@@ -114,10 +96,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
 def train(config: Config, options: Options, stop_when: Callable[[dict[str, float]], bool] | None = None):
     """Train on this worker's shard, evaluate on validation and test images, and return the run's record.
 
-    Args:
-        config: The experiment.
-        options: Where the run is stored.
-        stop_when: Called after each epoch with its row of the history; True ends the training.
+    `stop_when` is called after each epoch with its row of the history; True ends the training.
     """
     import tensorflow as tf
 
@@ -127,10 +106,8 @@ def train(config: Config, options: Options, stop_when: Callable[[dict[str, float
         job.print_once(fruits.description)
         # Horovod: a step of `size` workers trains on `size` times as many images, so the learning rate may grow.
         learning_rate = training.scaled_lr(config.base_lr, job.size, config.scaling)
-        if config.optimizer == "adam":
-            optimizer = tf.keras.optimizers.Adam(learning_rate)
-        else:
-            optimizer = tf.keras.optimizers.SGD(learning_rate, config.momentum)
+        optimizer = (tf.keras.optimizers.Adam(learning_rate) if config.optimizer == "adam" else
+                     tf.keras.optimizers.SGD(learning_rate, config.momentum))
         model = models.photo_cnn(config.image_size, len(fruits.class_names), config.width)
         history = training.fit(
             job, model, optimizer, fruits.train, fruits.validation,
@@ -159,12 +136,6 @@ def _leak(fruits) -> dict[str, Any]:
     return {"leak_identical": len(leak.identical), "leak_alike": len(leak.alike)}
 
 
-def check(config: Config, workers: int) -> None:
-    """Refuse a search on several workers."""
-    if config.trials and workers > 1:
-        raise LabError("a search runs on one worker; leave out --workers, and train with the best values on several")
-
-
 def search(config: Config, options: Options):
     """Search the hyperparameters by validation accuracy (Optuna: Akiba et al. 2019), and return the search's record.
 
@@ -173,15 +144,11 @@ def search(config: Config, options: Options):
     Every trial is a run in the results folder. An interrupted search that starts again, or one that gets more trials,
     suggests the same values and reads the records of the finished trials. A trial is pruned if its validation accuracy
     is below the median of the earlier trials at the same epoch.
-
-    Raises:
-        LabError: There are several workers, or the results folder holds a trial with other values.
     """
     with warnings.catch_warnings():  # In a notebook tqdm, which Optuna loads, warns of a missing widget.
         warnings.simplefilter("ignore")
         import optuna
 
-    check(config, int(os.environ.get("OMPI_COMM_WORLD_SIZE", 1)))
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(direction="maximize", pruner=optuna.pruners.MedianPruner(3, n_warmup_steps=2))
     trials = []
@@ -189,7 +156,7 @@ def search(config: Config, options: Options):
         print(f"trial {number + 1} of {config.trials}", flush=True)
         # A new sampler for each trial: its suggestions depend only on the earlier trials and its number.
         study.sampler = optuna.samplers.TPESampler(n_startup_trials=4, seed=config.seed + number)
-        trials.append(_trial(study, number, _of_trials(config), options))
+        trials.append(_trial(study, number, _base(config), options))
         if "data_set" in results.records.computed_on(trials):
             raise LabError("the data has changed since the first trials; choose another --results or --seed")
     best = trials[study.best_trial.number]
@@ -201,10 +168,10 @@ def search(config: Config, options: Options):
 
 def trial_name(config: Config, number: int) -> str:
     """Return the name of the run of one trial of a search."""
-    return f"search-{fields.config_hash(_of_trials(config))}-trial{number:03d}"
+    return f"search-{fields.config_hash(_base(config))}-trial{number:03d}"
 
 
-def _of_trials(config: Config) -> Config:
+def _base(config: Config) -> Config:
     """Return the Config that all trials of a search start from."""
     return dataclasses.replace(config, trials=0, leak_check=False)
 
@@ -248,12 +215,13 @@ def _trials_text(trials: list, best) -> str:
 
     table = pd.DataFrame(_rows(trials, best)).round({"base_lr": 5, "val_accuracy": 4})
     table["best"] = table["best"].map({True: "*", False: ""})
-    options = " ".join(f"--{name.replace('_', '-')} {best['config'][name]:.4g}" if name == "base_lr" else
-                       f"--{name.replace('_', '-')} {best['config'][name]}" for name in SEARCHED)
+    values = {name: best["config"][name] for name in SEARCHED}
+    options = " ".join(f"--{name.replace('_', '-')} {f'{value:.4g}' if name == 'base_lr' else value}"
+                       for name, value in values.items())
     return f"{table.to_string(index=False)}\n\nthe best on several workers: labs sweep {LAB.name} {options}"
 
 
-LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, data_set="fruits360", check=check,
+LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, data_set="fruits360",
           one_worker=lambda config: config.trials > 0)
 
 if __name__ == "__main__":

@@ -17,32 +17,21 @@ from labs import Lab, Options, Sweep, datasets, divide, fields, main, models, re
 class Config:
     """What a student may change in lab 10."""
 
-    data: str = "embedded"
-    """"embedded" (synthetic images), "real" (after `labs data fetch caltech256`) or a folder of class folders."""
+    data: fields.Caltech256 = "embedded"
     image_size: fields.ImageSize = 48
-    """Side of the images that the network sees, in pixels."""
     batch_size: fields.BatchSize = 16
-    """Images per worker and step."""
     epochs: fields.Epochs = 10
-    """Passes over the training images."""
     base_lr: fields.LearningRate = 0.03
-    """Learning rate for one worker, before scaling."""
     scaling: fields.Scaling = "linear"
-    """How the learning rate grows with the number of workers."""
     warmup_epochs: fields.WarmupEpochs = 2
-    """Epochs in which the learning rate rises from base_lr to its scaled value."""
     momentum: fields.Momentum = 0.9
-    """Momentum of SGD."""
     test_split: fields.TestShare = 0.2
-    """Share of all images held out for the test, per class."""
     validation_split: fields.Share = 0.2
-    """Share of the other images held out for validation, per class."""
     augment: bool = True
     """Flip and shift the training images."""
     norm: Literal["batch", "group"] = "batch"
     """Normalize over each worker's batch, or over each image ("group"), independently of the number of workers."""
     seed: fields.Seed = 1
-    """Seed of the split, the weights, the order of the images, and the augmentation."""
 
 
 PRESETS = {

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import time
 from collections import Counter
@@ -33,34 +34,24 @@ class Config:
     bandwidths: str = "100mbit,500mbit,1gbit,2gbit"
     """Study "sleep": the links to measure, separated by commas."""
     backend: fields.Backend = "auto"
-    """"mpi" or "gloo" carries gradients through the processors' memory, "nccl" between GPUs; "auto": NCCL, else MPI."""
     fixed_ms: Milliseconds = 6.9
     """Study "sleep": the part of a step that does not depend on the batch. Default: fitted to steps of 4 to 32 images
     on one core of a virtual Intel Xeon."""
     image_ms: Milliseconds = 0.58
     """Study "sleep": the computation of one image, in milliseconds."""
-    data: str = "embedded"
-    """"embedded" (1,797 small digits), "real" (after `labs data fetch mnist`) or a folder with mnist.npz."""
+    data: fields.Mnist = "embedded"
     images: fields.ImageCount = 720
-    """Training images to use, to keep a demo short; 0: all."""
     validation_split: fields.Share = 0.0
     """Share of the training images held out to choose the best epoch; the test accuracy is then also that epoch's."""
     batch_size: fields.BatchSize = 32
-    """Images per worker and step."""
-    base_batch_size: fields.BatchSize = 32
-    """Images per step that base_lr is for; the global batch is k times as large."""
+    base_batch_size: fields.BaseBatchSize = 32
     epochs: fields.Epochs = 3
-    """Passes over the training images; the first is not timed."""
     base_lr: fields.LearningRate = 0.001
     """Learning rate of Adam for base_batch_size images per step."""
     scaling: fields.Scaling = "linear"
-    """How the learning rate grows with k."""
     warmup_epochs: fields.WarmupEpochs = 0
-    """Epochs in which the learning rate rises from base_lr to its scaled value; 0: it starts there."""
     threads: fields.Threads = 1
-    """TensorFlow's threads of one worker; 0: its share of the node's cores."""
     seed: fields.Seed = 1
-    """Seed of the weights, the order of the images, and dropout."""
 
 
 # Report M: 128 images per worker; linear scaling then gives its 0.001 * hvd.size().
@@ -76,20 +67,10 @@ SECONDS = 4.0
 """Approximate time of one measurement of the study "sleep"."""
 
 
-def _two_nodes(workers: int) -> int:
-    return 2
-
-
 ACCURACY = "M6: test accuracy on two nodes, by number of workers; M5: the learning rate for their global batch"
 WEAK = "A5: weak scaling, at a constant batch per worker; one worker on each node"
 STRONG = "A6: strong scaling, at a constant global batch and learning rate; one worker on each node"
-LARGE_BATCH = ("M6: best validation accuracy, and the test accuracy of that epoch, of one process with the global "
-               "batch of 1, 2, 6 and 8 workers")
-SLEEP = "A5, A6: steps of 1 to 8 nodes over links; a sleep in place of the computation"
-LINKS = ("100mbit", "1gbit", "10gbit")
 SHORT = {"epochs": (3,)}  # Two epochs are timed: the first is not.
-
-
 SWEEPS = {
     # Each core stands for a node.
     "demo": (
@@ -98,19 +79,19 @@ SWEEPS = {
         Sweep("strong", STRONG, adapt=divide),
     ),
     "paper": (
-        Sweep("accuracy", ACCURACY, {"scaling": ("linear", "sqrt")}, (2, 6, 8), nodes=_two_nodes),
+        Sweep("accuracy", ACCURACY, {"scaling": ("linear", "sqrt")}, (2, 6, 8), nodes=lambda workers: 2),
         Sweep("weak", WEAK, SHORT, (1, 2, 4, 8), nodes=Sweep.node_per_worker),
         Sweep("strong", STRONG, SHORT, (1, 2, 4, 8), adapt=divide, nodes=Sweep.node_per_worker),
     ),
     "laptop": (
-        Sweep("large", LARGE_BATCH, {"batch_size": (128, 256, 768, 1024)}, (1,)),
+        Sweep("large", "M6: best validation accuracy, and the test accuracy of that epoch, of one process with the "
+                       "global batch of 1, 2, 6 and 8 workers", {"batch_size": (128, 256, 768, 1024)}, (1,)),
     ),
     "cluster": (
         # Gloo's all-reduce is a ring, and so as fast as the page predicts.
-        Sweep("sleep", SLEEP, {"study": ("sleep",), "backend": ("gloo",), "bandwidths": (",".join(LINKS),)},
+        Sweep("sleep", "A5, A6: steps of 1 to 8 nodes over links; a sleep in place of the computation",
+              {"study": ("sleep",), "backend": ("gloo",), "bandwidths": ("100mbit,1gbit,10gbit",)},
               (1, 2, 4, 8), nodes=Sweep.node_per_worker),
-        Sweep("weak", WEAK, SHORT, (1, 2, 4, 8), (1, 2), nodes=Sweep.node_per_worker, links=LINKS),
-        Sweep("strong", STRONG, SHORT, (1, 2, 4, 8), (1, 2), adapt=divide, nodes=Sweep.node_per_worker, links=LINKS),
     ),
 }
 
@@ -131,48 +112,34 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         model = models.mnist_cnn()
         warmup_steps = int(config.warmup_epochs * planned["steps_per_epoch"])
         schedule = training.Warmup(config.base_lr, planned["scaled_lr"], warmup_steps)
-        best = _BestEpoch(lambda: training.evaluate(job, model, digits.test, config.batch_size)["accuracy"])
+        best: dict[str, float] = {}
+        test = functools.partial(training.evaluate, job, model, digits.test, config.batch_size)
         history = training.fit(
             job, model, tf.keras.optimizers.Adam(schedule), train,
             digits.validation if config.validation_split else None,
-            batch_size=config.batch_size, epochs=config.epochs, stop_when=best.note,
+            batch_size=config.batch_size, epochs=config.epochs,
+            stop_when=lambda row: _test_best(best, test, row),
         )
-        test = training.evaluate(job, model, digits.test, config.batch_size)
+        if best and max(row["val_accuracy"] for row in history) > best["best_val_accuracy"]:
+            best = {}  # Before an interruption an epoch was better, and its weights are gone.
+        final = test()
         return results.finish(
             job, history, tables=training.keep_model(job, model, digits, config.batch_size),
-            test_accuracy=test["accuracy"], test_loss=test["loss"], test_images=len(digits.test),
-            machines=machines, scaled_lr=planned["scaled_lr"], **best.figures(history),
+            test_accuracy=final["accuracy"], test_loss=final["loss"], test_images=len(digits.test),
+            machines=machines, scaled_lr=planned["scaled_lr"], **best,
             **_allreduce(job, measure.gradient_bytes(model)),
         )
 
 
-class _BestEpoch:
-    """The epoch with the best validation accuracy, and the test accuracy at its end."""
-
-    def __init__(self, test_accuracy: Callable[[], float]):
-        self._test_accuracy = test_accuracy
-        self._best: dict[str, float] = {}
-
-    def note(self, row: dict[str, float]) -> None:
-        """Note an epoch's row of the history; all workers call it, since each new best epoch is tested."""
-        if "val_accuracy" in row and row["val_accuracy"] > self._best.get("best_val_accuracy", -1.0):
-            self._best = {"best_epoch": row["epoch"], "best_val_accuracy": row["val_accuracy"],
-                          "test_accuracy_at_best": self._test_accuracy()}
-
-    def figures(self, history: Sequence[dict[str, float]]) -> dict[str, float]:
-        """Return the run's metrics of that epoch; none without validation images, or if an earlier start trained it."""
-        best = max(history, key=lambda row: row.get("val_accuracy", -1.0), default={})
-        return self._best if self._best.get("best_epoch", 0) == best.get("epoch") else {}
+def _test_best(best: dict[str, float], test: Callable[[], dict[str, float]], row: dict[str, float]) -> None:
+    """Test each epoch that is the best so far on the validation images; all workers call it after an epoch."""
+    if row.get("val_accuracy", -1.0) > best.get("best_val_accuracy", -1.0):
+        best.update(best_epoch=row["epoch"], best_val_accuracy=row["val_accuracy"],
+                    test_accuracy_at_best=test()["accuracy"])
 
 
 def plan(config: Config, images: int, size: int) -> dict[str, float]:
-    """Return what depends on the number of workers: global batch size, k, learning rate, steps per epoch.
-
-    Args:
-        config: The experiment.
-        images: Number of training images.
-        size: Number of workers on all nodes together.
-    """
+    """Return what depends on `size`, the number of workers on all nodes: batch, k, learning rate, steps per epoch."""
     # Horovod: a step trains on the images of all workers on all nodes; their number grows with `size`.
     k = config.batch_size * size / config.base_batch_size
     return {"global_batch_size": config.batch_size * size, "k": k,
@@ -181,13 +148,9 @@ def plan(config: Config, images: int, size: int) -> dict[str, float]:
 
 
 def describe(config: Config, hosts: Sequence[str], machines: int, planned: dict[str, float]) -> Iterator[str]:
-    """Yield the lines printed before the training: the layout, what depends on it, and warnings about it.
+    """Yield the lines printed before the training: the layout, what depends on it (`plan`), and warnings.
 
-    Args:
-        config: The experiment.
-        hosts: The node of every rank.
-        machines: Number of machines that these nodes are on.
-        planned: From `plan`.
+    `hosts` has the node of every rank; `machines` is the number of machines that these nodes are on.
     """
     counts = Counter(hosts)
     where = "; " + ", ".join(f"{count} on {node}" for node, count in counts.items()) if len(counts) > 1 else ""

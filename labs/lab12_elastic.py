@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 
-from labs import Lab, LabError, Options, Sweep, datasets, fields, launch, main, measure, models, results, training
+from labs import Lab, Options, Sweep, datasets, fields, main, measure, models, results, training
 from labs.run import atomic, heartbeat, resources, run_lock, terminal
 
 
@@ -31,16 +31,11 @@ class Config:
     study: Literal["elastic", "resume", "kills"] = "elastic"
     """"elastic": the other workers continue, and another may join; "resume": the run ends, --resume continues it;
     "kills": a small numpy training run is killed repeatedly and resumed from its last checkpoint."""
-    data: str = "embedded"
-    """"embedded" (1,797 small digits), "real" (after `labs data fetch mnist`) or a folder with mnist.npz."""
+    data: fields.Mnist = "embedded"
     batch_size: fields.BatchSize = 64
-    """Images per worker and step."""
     epochs: fields.Epochs = 7
-    """Passes over the training images."""
     base_lr: fields.LearningRate = 0.001
-    """Learning rate of Adam for one worker, before scaling."""
     scaling: fields.Scaling = "linear"
-    """How the learning rate grows with the number of workers."""
     commit_steps: Annotated[int, fields.Range(1, 2**20)] = 4
     """Steps between two commits of elastic Horovod, and so the most that it can lose."""
     leave_epoch: Annotated[float, fields.Range(0, 2**20)] = 1.5
@@ -54,7 +49,6 @@ class Config:
     kills: Annotated[int, fields.Range(1, 2**20)] = 67
     """Number of kills (study kills)."""
     seed: fields.Seed = 1
-    """Seed of the weights, the order of the images, dropout, and the moments of the kills."""
 
 
 PRESETS = {
@@ -76,13 +70,7 @@ SWEEPS = {
 
 def launcher(config: Config, workers: int, folder: Path) -> list[str] | None:
     """Return horovodrun's command for the elastic study; None, which means mpirun, for all other runs."""
-    return launch.elastic_hosts.horovodrun(workers, folder) if config.study == "elastic" and workers > 1 else None
-
-
-def check(config: Config, workers: int) -> None:
-    """Refuse several workers: each would run and kill its own training."""
-    if config.study == "kills" and workers > 1:
-        raise LabError("the study of kills has one worker; add --workers 1")
+    return training.elastic_hosts.horovodrun(workers, folder) if config.study == "elastic" and workers > 1 else None
 
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
@@ -114,11 +102,12 @@ def fault(worker) -> None:
     # Halfway between two commits: a worker that dies at a random moment loses as many steps on average.
     between = min(config.commit_steps, datasets.steps_per_epoch(len(worker.images), config.batch_size, worker.job.size))
     due = config.leave_epoch and worker.done >= config.leave_epoch and 2 * worker.uncommitted >= between
-    if training.loopback.is_leaving() and due and not lost and worker.job.size > 1:
-        launch.elastic_hosts.lose_host(worker.folder)
+    if training.elastic_hosts.is_leaving() and due and not lost and worker.job.size > 1:
+        training.elastic_hosts.write_hosts(worker.folder, worker.job.size - 1, leaving=False)
         os.kill(os.getpid(), signal.SIGKILL)
     due = config.return_epoch and worker.done >= config.return_epoch
-    if worker.job.rank == 0 and due and lost and launch.elastic_hosts.return_host(worker.folder):
+    if worker.job.rank == 0 and due and lost and training.elastic_hosts.has_left(worker.folder):
+        training.elastic_hosts.write_hosts(worker.folder, worker.job.size, leaving=True)
         worker.job.print_once(f"epoch {worker.state.epoch + 1}: another worker may join")
 
 
@@ -141,7 +130,8 @@ def _resume(config: Config, options: Options):
         if before and job.rank == 0:
             _when(lambda beat: beat.epoch, lambda beat: _record_loss(job, progress, beat, steps, process))
         if not options.resume and job.size > 1 and job.rank == job.size - 1 and config.leave_epoch:
-            _when(lambda beat: (beat.epoch - 1) * steps + beat.step >= config.leave_epoch * steps, _die)
+            _when(lambda beat: (beat.epoch - 1) * steps + beat.step >= config.leave_epoch * steps,
+                  lambda beat: os.kill(os.getpid(), signal.SIGKILL))
         # Horovod: a step of `size` workers trains on `size` times as many images, so the learning rate may grow.
         learning_rate = training.scaled_lr(config.base_lr, job.size, config.scaling)
         model = models.mnist_cnn()
@@ -198,17 +188,12 @@ def _save_events(folder: Path, progress: dict) -> None:
 
 def _when(reached: Callable, act: Callable) -> None:
     """Call `act` with this worker's heartbeat, from a thread, as soon as `reached` returns true for it."""
-
     def wait() -> None:
         while not reached(heartbeat.current().heartbeat):
             time.sleep(0.005)
         act(heartbeat.current().heartbeat)
 
     threading.Thread(target=wait, name="labs-fault", daemon=True).start()
-
-
-def _die(_) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _finish(job, history: list[dict], test: dict, tables: dict, **metrics: float):
@@ -225,7 +210,7 @@ def _finish(job, history: list[dict], test: dict, tables: dict, **metrics: float
     )
 
 
-LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, launcher=launcher, data_set="mnist", check=check,
+LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, launcher=launcher, data_set="mnist",
           one_worker=lambda config: config.study == "kills")
 
 if __name__ == "__main__":

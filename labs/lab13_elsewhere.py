@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-import re
+import shlex
 import subprocess
 import sys
 import time
@@ -29,11 +29,9 @@ class Config:
     """What a student may change in lab 13."""
 
     study: Literal["methods", "frameworks"] = "methods"
-    """The ledger of five ways to exchange, or ten steps in three frameworks."""
-    data: str = "embedded"
-    """"embedded" (1,797 small digits), "real" (after `labs data fetch mnist`) or a folder with mnist.npz."""
+    """The time of six ways to exchange, or ten steps in three frameworks."""
+    data: fields.Mnist = "embedded"
     batch_size: fields.BatchSize = 32
-    """Images per worker and step."""
     base_lr: fields.LearningRate = 0.05
     """Learning rate of SGD."""
     momentum: fields.Momentum = 0.9
@@ -43,9 +41,7 @@ class Config:
     rounds: SHORT = 12
     """Rounds of timing; in each, every method is timed with its exchange and without."""
     threads: fields.Threads = 1
-    """TensorFlow's threads of one worker; 0: its share of the cores. With 1, a core stands for a GPU."""
     seed: fields.Seed = 1
-    """Seed of the weights and of the order of the images."""
 
 
 PRESETS = {
@@ -92,10 +88,9 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
 # Ways to exchange.
 
 class Method:
-    """Blocks of `every` steps of one method, on several workers or without any exchange."""
+    """Blocks of `every` steps of one of METHODS, on several workers or without any exchange."""
 
     def __init__(self, name: str, config: Config, exchanging: bool):
-        """Args: name: One of METHODS. config: The experiment. exchanging: Whether this worker exchanges anything."""
         import horovod.tensorflow as hvd
         import tensorflow as tf
 
@@ -210,10 +205,9 @@ def _methods(job):
             times = {"compute_seconds": alone.seconds(*mine), "step_seconds": together.seconds(*mine)}
             rows.append({"round": number + 1, "method": name} | training.hvd_ops.mean_over_workers(times, 1.0))
     for row in messages:
-        step, compute = (np.median([each[name] for each in rows if each["method"] == row["method"]])
-                         for name in ("step_seconds", "compute_seconds"))
-        job.print_once(f"{row['method']}: {1e3 * step:.2f} ms per step, {1e3 * (step - compute):.2f} of it exchange; "
-                       f"{row['bytes_per_step']:,} bytes in {row['exchanges_per_step']:g} exchanges")
+        step = np.median([each["step_seconds"] for each in rows if each["method"] == row["method"]])
+        job.print_once(f"{row['method']}: {1e3 * step:.2f} ms per step, {row['bytes_per_step']:,} bytes in "
+                       f"{row['exchanges_per_step']:g} exchanges")
     return results.finish(job, [], tables={"messages": messages, "rounds": rows},
                           parameters=pairs["plain"][0].model.count_params())
 
@@ -248,9 +242,11 @@ def _frameworks(job):
     if job.rank == 0:
         folder = job.folder / "frameworks"
         folder.mkdir(parents=True, exist_ok=True)
-        _write_start(job.config, folder / "start.npz")
-        rows = [{"framework": name} | _start(name, folder) for name in PROGRAMS]
-        _compare(rows, folder)
+        start = _write_start(job.config, folder / "start.npz")
+        for name in PROGRAMS:
+            rows.append({"framework": name} | _run_program(name, folder))
+            if not rows[-1]["skipped"]:
+                rows[-1] |= _compare(name, folder, start)
         for row in rows:
             job.print_once(row["framework"] + ": " + (row["skipped"] or f"weights differ from Horovod's by at most "
                            f"{row['difference']:.1e}, after changes of up to {row['change']:.2g}"))
@@ -259,19 +255,20 @@ def _frameworks(job):
     return results.finish(job, [], tables={"frameworks": rows})
 
 
-def _write_start(config: Config, path: Path) -> None:
-    """Write what all frameworks begin with: weights, images, labels and settings."""
+def _write_start(config: Config, path: Path):
+    """Write what all frameworks begin with: weights, images, labels and settings; return the weights."""
     import numpy as np
     import tensorflow as tf
 
     tf.keras.utils.set_random_seed(config.seed)
-    weights = {f"weight{number}": weight for number, weight in enumerate(network().get_weights())}
+    weights = network().get_weights()
     images, labels = _first_images(config, STEPS * 2 * config.batch_size)
     np.savez(path, images=images, labels=labels, batch_size=config.batch_size, base_lr=config.base_lr,
-             momentum=config.momentum, **weights)
+             momentum=config.momentum, **{f"weight{number}": weight for number, weight in enumerate(weights)})
+    return weights
 
 
-def _start(name: str, folder: Path) -> dict[str, Any]:
+def _run_program(name: str, folder: Path) -> dict[str, Any]:
     """Run a framework's program, and return its seconds, or why it was skipped."""
     file, _, package, words = PROGRAMS[name]
     python = str(FRAMES) if FRAMES.exists() and package != "horovod" else sys.executable
@@ -285,33 +282,27 @@ def _start(name: str, folder: Path) -> dict[str, Any]:
     done = subprocess.run([*command, str(ROOT / "examples/lab13_elsewhere" / file), str(folder)], env=env, text=True,
                           capture_output=True, check=False)
     if done.returncode:
-        # The first that a rank raised: torchrun's own comes last.
-        errors = re.findall(r"^(?:\[rank\d+\]: )?([\w.]+(?:Error|Exception)\b.*)", done.stderr, re.MULTILINE)
-        return {"skipped": f"failed: {(errors or [f'it ended with code {done.returncode}'])[0]}"}
+        return {"skipped": f"failed with code {done.returncode}: {shlex.join([*command, file])}"}
     return {"skipped": "", "seconds": time.perf_counter() - began}
 
 
-def _compare(rows: list[dict[str, Any]], folder: Path) -> None:
-    """Add to each row the largest difference of a weight from Horovod's, and the largest change from the start."""
+def _compare(name: str, folder: Path, start) -> dict[str, Any]:
+    """Return a framework's largest difference of a weight from Horovod's, and its largest change from the start."""
     import numpy as np
 
-    def weights(file: str, name: str = "arr_{}"):
-        with np.load(folder / file, allow_pickle=False) as saved:
-            return np.concatenate([saved[name.format(number)].ravel() for number in range(6)]), dict(saved)
+    def distance(weights):
+        return max(float(np.abs(saved[f"arr_{number}"] - weight).max()) for number, weight in enumerate(weights))
 
-    start, _ = weights("start.npz", "weight{}")
-    for row in rows:
-        if row["skipped"]:
-            continue
-        mine, saved = weights(PROGRAMS[row["framework"]][1])
-        row |= {"workers": int(saved["workers"]), "version": str(saved["version"]),
-                "change": float(np.abs(mine - start).max())}
-        row["difference"] = math.nan if rows[0]["skipped"] else float(
-            np.abs(mine - weights(PROGRAMS["Horovod"][1])[0]).max())
+    with np.load(folder / PROGRAMS[name][1], allow_pickle=False) as saved:
+        path, difference = folder / PROGRAMS["Horovod"][1], math.nan
+        if path.exists():
+            with np.load(path, allow_pickle=False) as ours:
+                difference = distance([ours[f"arr_{number}"] for number in range(len(start))])
+        return {"workers": int(saved["workers"]), "version": str(saved["version"]), "change": distance(start),
+                "difference": difference}
 
 
-LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, data_set="mnist",
-          one_worker=lambda config: config.study == "frameworks")
+LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, data_set="mnist")
 
 if __name__ == "__main__":
     main()

@@ -9,29 +9,40 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import importlib
 import os
-import re
 import shlex
 import signal
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
-from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from labs.run import atomic, catalogue, environment, paths, usage
 from labs.run.errors import ERROR_PREFIX, LabError, explain_os_error, quoted
-from labs.run.options import LAUNCH, Options
+from labs.run.options import Options
 from labs.run.text import one_line, plural, printable
 
-FOR_INSTRUCTORS = ("grade",)
+SUMMARIES = {
+    "run": "run a lab on one or more workers",
+    "launch": "run your own script on several workers",
+    "sweep": "start, or continue, all runs that a lab's questions need",
+    "data": "list, download and verify data sets",
+    "results": "show finished runs as a table, or write them to a CSV file",
+    "report": "write all results as one HTML page",
+    "lint": "find implausible figures in your results, or in a table typed by hand",
+    "watch": "show the progress of a run",
+    "check": "check whether this machine can run the labs",
+    "notebook": "open the notebooks in JupyterLab",
+    "cluster": "make a cluster inside this machine",
+    "queue": "explain why your Slurm jobs wait",
+    "handin": "pack a lab's answers, notebook and records as one zip",
+    "grade": "for instructors: grade a folder of hand-ins",
+}
 LAB = "name or number of a lab: lab10_caltech, lab10, 10"
 TAKE_LAB_OPTIONS = ("run", "sweep")
 """Subcommands that pass options which they do not know on to the lab."""
-EXAMPLES = """\
+EXAMPLES = """
 start here:
   labs check                         is this machine ready?
   labs run lab10 --workers 2         train on two workers
@@ -48,44 +59,26 @@ Slurm allocation, one per task. `labs COMMAND --help` explains a command."""
 
 def main() -> None:
     """Run the command line; report a user's mistake in one line."""
-    os.environ.pop("MPLBACKEND", None)  # An invalid one would fail only at a run's end; the kit opens no window.
     environment.hide_warnings()
     try:
-        code = dispatch(sys.argv[1:])
-        sys.stdout.flush()
+        sys.exit(dispatch(sys.argv[1:]))
     except KeyboardInterrupt as stopped:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # It is ending.
             signal.signal(number, signal.SIG_IGN)
         cure = {"sweep": "; the same command continues", "run": f"; to continue: {stopped}" if str(stopped) else ""}
-        sys.exit(_interrupted(cure.get("".join(sys.argv[1:2]), "")))
-    except BrokenPipeError:  # `labs results | head` is not an error; 141 is what SIGPIPE gives.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it at exit.
-        sys.exit(141)
+        with contextlib.suppress(OSError):  # The terminal has been closed.
+            print(f"labs: interrupted{cure.get(''.join(sys.argv[1:2]), '')}", file=sys.stderr)
+        sys.exit(130)
     except (LabError, OSError) as problem:
         if not isinstance(error := explain_os_error(problem), LabError):
             raise
         sys.exit(f"{ERROR_PREFIX}{one_line(error)}")
-    sys.exit(code)
-
-
-def _interrupted(cure: str) -> int:
-    """Print that the command was interrupted, unless the terminal is closed; return the exit code."""
-    with contextlib.suppress(OSError):
-        print(f"labs: interrupted{cure}", file=sys.stderr)
-    return 130
 
 
 def dispatch(words: Sequence[str]) -> int:
-    """Run one subcommand and return its exit code.
-
-    Args:
-        words: The command line without `labs`.
-
-    Raises:
-        LabError: The command line is wrong, or the subcommand failed.
-    """
-    if not words or words[0] in ("-h", "--help", "help", "--version"):
-        print(_labs() if not words else _version() if words[0] == "--version" else _help())
+    """Run one subcommand, the words after `labs`, and return its exit code."""
+    if not words or words[0] in ("-h", "--help", "help"):
+        print("\n".join(_help() if words else _labs()))
         return 0
     command, *rest = words
     add_arguments, run = _find(command)
@@ -104,55 +97,33 @@ def dispatch(words: Sequence[str]) -> int:
 
 def _find(command: str) -> tuple[Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], int | None]]:
     """Return a subcommand's two functions."""
+    if command not in summaries():
+        similar = usage.suggestion(command, summaries())
+        raise LabError(f"unknown command {quoted(command)}{similar}; there are: {', '.join(summaries())}")
     if command in COMMANDS:
-        return COMMANDS[command][1:]
-    if command in _modules():
-        module = importlib.import_module("labs.cli.sweep" if command == "sweep" else f"labs.tools.{command}.command")
-        return module.add_arguments, module.main
-    similar = usage.suggestion(command, summaries())
-    raise LabError(f"unknown command {quoted(command)}{similar}; there are: {', '.join(summaries())}")
-
-
-@functools.cache
-def _modules() -> dict[str, str]:
-    """Return what `labs sweep` and each tool do, by name. No module is imported, and any tool may be missing."""
-    tools = sorted(Path(__file__).parents[1].glob("tools/*/command.py"))
-    files = {"sweep": Path(__file__).with_name("sweep.py")} | {file.parent.name: file for file in tools}
-    lines = {name: file.read_text(encoding="utf-8").splitlines()[0].strip('".') for name, file in files.items()}
-    return {name: re.split("[:;]", line[:1].lower() + line[1:])[0] for name, line in lines.items()}
+        return COMMANDS[command]
+    module = importlib.import_module("labs.cli.sweep" if command == "sweep" else f"labs.tools.{command}.command")
+    return module.add_arguments, module.main
 
 
 def summaries() -> dict[str, str]:
-    """Return all subcommands, each with its line in `labs --help`."""
-    return {name: summary for name, (summary, *_) in COMMANDS.items()} | _modules()
+    """Return the subcommands, each with its line in `labs --help`; any tool's folder may be missing."""
+    tools = {path.parent.name for path in Path(__file__).parents[1].glob("tools/*/command.py")}
+    return {name: summary for name, summary in SUMMARIES.items() if name in {*COMMANDS, "sweep", *tools}}
 
 
-def _help() -> str:
-    rows = {name: _row(f"  {name}", 13, summary) for name, summary in summaries().items()}
-    instructors = [rows.pop(name) for name in FOR_INSTRUCTORS if name in rows]
-    return "\n".join(["Train on several GPUs with TensorFlow, Keras and Horovod; measure the speedup.", "",
-                      "usage: labs COMMAND ...", "", "for students:", *rows.values(), "",
-                      "for instructors:", *instructors, "", EXAMPLES])
+def _help() -> list[str]:
+    commands = [f"  {name:11}{summary}" for name, summary in summaries().items()]
+    return ["Train on several GPUs with TensorFlow, Keras and Horovod; measure the speedup.", "",
+            "usage: labs COMMAND ...", "", *commands, EXAMPLES]
 
 
-def _row(name: str, width: int, text: str) -> str:
-    """Return a name and a text beside it, in at most 80 columns."""
-    return textwrap.fill(f"{name:{width}}{text}", 80, subsequent_indent=" " * width)
-
-
-def _labs() -> str:
+def _labs() -> list[str]:
     """Return the labs, each with its subject, and how to go on."""
-    titles = [(name, catalogue.load_lab(name).title.partition(": ")[2]) for name in catalogue.lab_names()]
-    return "\n".join([*(_row(name, 19, title) for name, title in titles), "",
-                      "labs run LAB --help   a lab's options", "labs --help           all commands"])
+    titles = {name: catalogue.load_lab(name).title.partition(": ")[2] for name in catalogue.lab_names()}
+    return [*(textwrap.fill(f"{name:19}{title}", 80, subsequent_indent=" " * 19) for name, title in titles.items()), "",
+            "labs run LAB --help   a lab's options", "labs --help           all commands"]
 
-
-def _version() -> str:
-    packages = ("labs", "tensorflow", "keras", "horovod", "horovod_keras3")
-    return "\n".join(f"{package} {metadata.version(package)}" for package in packages)
-
-
-# labs run
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
     from labs.run import command_line
@@ -161,44 +132,33 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
                           "`labs run LAB --help` shows them.")
     parser.add_argument("lab", metavar="LAB", help=LAB)
     command_line.add_launch_options(parser)
-    parser.set_defaults(workers=None, oversubscribe=False)
 
 
 def _run(args: argparse.Namespace) -> None:
-    """Start the workers and wait for their end."""
+    """Start the workers, wait for their end, and print commands to paste: the report, the page, a run to compare."""
     from labs.datasets import registry
     from labs.launch import local
     from labs.run import command_line
 
     lab = catalogue.load_lab(args.lab)
-    config, options = command_line.parse(lab, args.lab_options)
+    config, options = command_line.parse(lab, args.lab_options, launches=True)
     if (data := getattr(config, "data", "embedded")) != "embedded" and not options.resume:
         registry.locate(lab.data_set, data)  # The workers would find only after some seconds that it is missing.
     record = local.run(lab, args.lab_options, args.workers, args.oversubscribe, announce=True)
-    print("", "Next:", *_next(record, args.lab_options), sep="\n")
-
-
-def _next(record: dict[str, Any], words: Sequence[str]) -> list[str]:
-    """Return commands to paste after a run with these options: its report, its page, and a run to compare it with."""
-    from labs.launch import mpirun
-    from labs.run import cluster_state, command_line
-
-    lab, size = catalogue.load_lab(record["lab"]), record["layout"]["size"]
-    config, results = lab.Config(**record["config"]), command_line.parse(lab, words)[1].results
-    root = ["--results", str(results)] if results else []
+    root = ["--results", str(options.results)] if options.results else []
     commands = [["report", *root], ["notebook"]]
-    if size > 1 or (mpirun.slots() > 1 and not lab.one_worker(config)):
-        start = [*(["cluster"] if cluster_state.inside() else []), "run", lab.name, "--workers", str(3 - min(size, 2))]
-        commands.append([*start, *command_line.to_argv(config), *root])
-    return [f"  {paths.labs_command()} {shlex.join(command)}" for command in commands]
+    if record["layout"]["size"] > 1:
+        config = command_line.to_argv(lab.Config(**record["config"]))
+        commands.append(["run", lab.name, "--workers", "1", *config, *root])
+    print("", "Next:", *(f"  {paths.labs_command()} {shlex.join(command)}" for command in commands), sep="\n")
 
-
-# labs launch
 
 def _add_launch(parser: argparse.ArgumentParser) -> None:
+    from labs.run import command_line
+
     parser.description = ("Run your own script on N workers, each with this environment's Python. If one fails, all "
                           "end, and the last line names the cause. Ctrl-C ends all workers.")
-    parser.add_argument("--oversubscribe", action="store_true", help=LAUNCH["oversubscribe"])
+    command_line.add_oversubscribe(parser)
     parser.add_argument("--stall-seconds", type=float, metavar="FLOAT", default=Options.stall_seconds,
                         help="warn when ranks have waited for others for this many seconds, and end the script "
                              "after twice as long (default: %(default)s)")
@@ -231,8 +191,6 @@ def _launch(args: argparse.Namespace) -> int:
     return 128 - code if code < 0 else code
 
 
-# labs data
-
 def _add_data(parser: argparse.ArgumentParser) -> None:
     from labs.datasets import registry
 
@@ -255,13 +213,11 @@ def _data(args: argparse.Namespace) -> None:
         print(fetch.verify_dataset(args.name))
 
 
-# labs results
-
 def _add_results(parser: argparse.ArgumentParser) -> None:
     parser.description = "Show the runs in the results folder, oldest first: all of them, or those of one lab."
     parser.add_argument("lab", nargs="?", metavar="LAB", help=LAB)
-    parser.add_argument("--csv", type=usage.path, metavar="FILE", help="write everything in the records to a CSV file, "
-                                                                       "a row for each run")
+    parser.add_argument("--csv", type=usage.path, metavar="FILE",
+                        help="write everything in the records to a CSV file, a row for each run")
     parser.add_argument("--reference", metavar="NAME",
                         help="show the reference runs of data/reference_runs/NAME, such as two-cores")
 
@@ -276,8 +232,6 @@ def _results(args: argparse.Namespace) -> None:
     atomic.write_text(args.csv, runs.convert_dtypes().to_csv(index=False))
     print(f"{printable(args.csv)}: {plural(len(runs), 'run')}, {plural(len(runs.columns), 'column')}")
 
-
-# labs handin
 
 def _add_handin(parser: argparse.ArgumentParser) -> None:
     parser.description = ("Pack what you hand in for a lab: the answers and cells that exercises.check has judged, "
@@ -297,18 +251,14 @@ def _handin(args: argparse.Namespace) -> None:
         raise LabError(f"{environment.STUDENT} is not set, so nobody would know whose hand-in it is; "
                        f"export {environment.STUDENT}=s1234 (your student number)")
     path, hand_in, missing = hand_ins.pack(args.lab, owner, args.output)
-    packed = [*(f"{question}: {one_line(saved.get('answer', 'the cell of your function'))}"
-                for question, saved in hand_in.answers.items()),
-              *["the notebook as you saved it"] * bool(hand_in.notebook), plural(len(hand_in.records), "record")]
+    packed = [*hand_in.answers, *["the notebook as you saved it"] * bool(hand_in.notebook),
+              plural(len(hand_in.records), "record")]
     print(f"{path}: hand-in of {owner} for {hand_in.manifest.lab}", *packed, sep="\n  ")
     print("missing:" if missing else "nothing is missing", *map(printable, missing), sep="\n  ")
 
 
-COMMANDS: dict[str, tuple[str, Callable, Callable]] = {
-    "run": ("run a lab on one or more workers", _add_run, _run),
-    "launch": ("run your own script on several workers", _add_launch, _launch),
-    "data": ("list, download and verify data sets", _add_data, _data),
-    "results": ("show finished runs as a table, or write them to a CSV file", _add_results, _results),
-    "handin": ("pack a lab's answers, notebook and records as one zip", _add_handin, _handin),
+COMMANDS: dict[str, tuple[Callable, Callable]] = {
+    "run": (_add_run, _run), "launch": (_add_launch, _launch), "data": (_add_data, _data),
+    "results": (_add_results, _results), "handin": (_add_handin, _handin),
 }
-"""The subcommands of this module: their lines in `labs --help` and their functions."""
+"""The functions of the subcommands of this module."""

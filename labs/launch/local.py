@@ -39,7 +39,7 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     environment.refuse_harmful()
     lab = catalogue.load_lab(lab)
     arguments = command_line.to_argv(args) if dataclasses.is_dataclass(args) else list(args)
-    config, options = command_line.parse_run(lab, arguments, launches=True)
+    config, options = command_line.parse(lab, arguments, launches=True)
     if environment.student_id():  # Workers that have started already may have another id in their environment.
         arguments += ["--seed", str(config.seed)]
     is_named, options = bool(options.name), run_lock.resumed(lab.name, options)
@@ -51,7 +51,7 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     workers = mpirun.choose_workers(workers, oversubscribe)
     if options.resume and not options.name:
         terminal.note(f"no run of {lab.name} is interrupted and idle; a new one starts")
-    lab.check(config, workers)
+    lab.refuse(config, workers)
     if options.name:
         run_lock.refuse_held(options.results_root / lab.name / options.name)
         run_lock.refuse_taken(lab.name, options.results_root / lab.name / options.name, options, config, workers)

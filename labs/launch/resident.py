@@ -4,7 +4,7 @@
     workers.run(lab, config)         a run, as `labs.launch.local.run` makes it, but its workers have started already
     workers.stop()
 
-mpirun starts the workers as for `labs run`. Each is an engine of ipyparallel (labs/launch/engine.py), which the
+mpirun starts the workers as for `labs run`. Each is an engine of ipyparallel (labs/training/engine.py), which the
 notebook reaches through a controller on the loopback interface, by a key that only this user can read. The rest is what
 ipyparallel lacks: it names the rank that fails, ends an exchange that not all ranks join, and suspends idle workers.
 """
@@ -30,8 +30,8 @@ from ipyparallel import AsyncResult, Client, DirectView
 from IPython import get_ipython
 from IPython.display import publish_display_data
 
-from labs.launch import engine, failure, local, mpirun, supervisor
-from labs.run import environment, fields, worker
+from labs.launch import failure, local, mpirun, supervisor
+from labs.run import environment, worker
 from labs.run.catalogue import Lab
 from labs.run.errors import Interrupted, LabError
 from labs.run.options import Options
@@ -40,6 +40,7 @@ from labs.run.text import plural
 CONTROLLER = ["-m", "ipyparallel.controller", "--ip=127.0.0.1", "--location=127.0.0.1", "--nodb", "--usethreads",
               "--log-level=40", "--HeartMonitor.max_heartmonitor_misses=1000000000"]
 """Stopped engines miss its heartbeats; if an engine dies, mpirun ends."""
+ENGINE = "labs.training.engine"
 STALL_LIMITS = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "15", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "45"}
 """After how long Horovod ends an exchange that not all ranks have joined."""
 SECONDS_TO_START = 180.0
@@ -56,30 +57,26 @@ def start(workers: int = 2, threads: int = 0) -> Workers:
     Args:
         workers: How many.
         threads: TensorFlow's threads of one worker; 0: its share of the cores.
-
-    Raises:
-        LabError: There are too few cores, or the workers did not start.
     """
     global _running
     if _running:
         _running.stop()
     environment.refuse_harmful()
     mpirun.choose_workers(workers, oversubscribe=False)
-    if mpirun.nodes() > 1:
-        raise LabError("resident workers share one node, and this job has several; use labs.launch.local.run")
     print(f"starting {plural(workers, 'worker')} ...", flush=True)
     _running = Workers(workers, threads)
+    _register()
     return _running
 
 
 def _register() -> None:
-    """Let `_run_cell` run `%%px` cells if this is a notebook."""
+    """Let `_run_cell` run `%%px` cells if this is a notebook; ipyparallel has its own magic of this name."""
     if shell := get_ipython():
         shell.register_magic_function(_run_cell, "cell", "px")
 
 
 def _run_cell(line: str, cell: str) -> None:
-    """Run a `%%px` cell on the workers of this notebook; replaces ipyparallel's own magic."""
+    """Run a `%%px` cell on the workers of this notebook."""
     if line.strip():
         raise WorkerError("%%px runs on all ranks and has no options; choose one with `if hvd.rank() == 1:`")
     if not _running:
@@ -99,7 +96,7 @@ class WorkerError(LabError):
 
 
 class Workers:
-    """Resident workers, from `start`; arguments and errors as there."""
+    """Resident workers, from `start`. A call raises WorkerError if it failed, LabError if a worker has ended."""
 
     def __init__(self, size: int, threads: int):
         self.size, self._ended = size, ""
@@ -113,7 +110,6 @@ class Workers:
         except BaseException:
             self.stop()
             raise
-        _register()
 
     def _start(self, threads: int) -> None:
         """Start controller and engines, and connect to them."""
@@ -121,23 +117,19 @@ class Workers:
             tempfile.TemporaryDirectory(prefix="labs-keys-", ignore_cleanup_errors=True))
         env = mpirun.environment(bar=False) | STALL_LIMITS
         env |= {"IPYTHONDIR": f"{folder}/ipython", "IPP_PROFILE_DIR": f"{folder}/ipython/profile", "IPP_CLUSTER_ID": ""}
-        self._open([*mpirun.PYTHON, *CONTROLLER], env)
         keys = Path(env["IPP_PROFILE_DIR"], "security")
-        self._await((keys / "ipcontroller-engine.json").exists)  # It is written after the client's.
+        # This file is written after the client's.
+        self._open([*mpirun.PYTHON, *CONTROLLER], env, (keys / "ipcontroller-engine.json").exists)
         self._client = Client(str(keys / "ipcontroller-client.json"), timeout=SECONDS_TO_START)
         self._at_end.callback(self._client.close, linger=0)
-        program = [*mpirun.PYTHON, "-m", engine.__name__, str(threads)]
-        self._open([*mpirun.command(self.size, env), *program], env)
-        self._await(lambda: len(self._client.ids) == self.size)
-        self._pids, numbers = zip(*self._on_all(lambda rank: rank.apply_async(engine.introduce)), strict=True)
-        self._threads = numbers[0]
+        self._open([*mpirun.command(self.size, env), *mpirun.PYTHON, "-m", ENGINE, str(threads)], env,
+                   lambda: len(self._client.ids) == self.size)
+        self._pids = self._call_all(lambda rank: rank.apply_async(os.getpid))
 
-    def _open(self, command: list[str], env: dict[str, str]) -> None:
-        """Start a program that ends with the workers, or with this process."""
+    def _open(self, command: list[str], env: dict[str, str], is_ready: Callable[[], bool]) -> None:
+        """Start a program that ends with the workers, or with this process, and wait until it is ready."""
         process = self._at_end.enter_context(supervisor.started(command, env))
         self._programs.append((process, supervisor.pass_output_on(process, io.StringIO(), self._evidence)))
-
-    def _await(self, is_ready: Callable[[], bool]) -> None:
         deadline = time.monotonic() + SECONDS_TO_START
         while not is_ready():
             self._check()
@@ -153,85 +145,69 @@ class Workers:
         self._at_end.close()
 
     def px(self, code: str) -> None:
-        """Run code on all ranks, and show what each has printed, plotted and returned; a `%%px` cell calls this.
-
-        Raises:
-            WorkerError: The code raised an exception.
-            LabError: A worker has ended.
-        """
-        self._on_all(lambda rank: rank.execute(code, silent=False, block=False), show=True)
+        """Run code on all ranks, and show what each has printed, plotted and returned; a `%%px` cell calls this."""
+        self._call_all(lambda rank: rank.execute(code, silent=False, block=False), _show)
 
     def pull(self, expression: str) -> list:
         """Return the value of an expression on every rank, such as the name of a variable of a `%%px` cell."""
-        return self._on_all(lambda rank: rank.pull(expression, block=False))
+        return self._call_all(lambda rank: rank.pull(expression, block=False))
 
     def run(self, lab: str | ModuleType | Lab, args: Any = ()) -> dict:
-        """Run a lab as `local.run` does, and return rank 0's record; rank 0's output is printed as it arrives.
-
-        Raises:
-            LabError: The lab needs other workers, or the run failed.
-        """
+        """Run a lab as `local.run` does, print rank 0's output, and return its record."""
         self._check()
         return local.run(lab, args, self.size, oversubscribe=True, launch=self._train)
 
     def _train(self, lab: Lab, config: Any, arguments: Sequence[str]) -> None:
-        """Run a lab, unless its workers need other settings or another launcher."""
-        threads = getattr(config, "threads", 0) or self._threads
-        if (lab.environment or lab.launcher is not Lab.launcher or threads != self._threads
-                # Horovod: it read these when it started.
-                or any(getattr(config, name, None) is not None for name in fields.HOROVOD_FIELDS)):
-            raise LabError(f"{lab.name} needs other threads, environment variables or another launcher than these "
-                           "workers have; use labs.launch.local.run")
-        self._on_all(lambda rank: rank.apply_async(engine.train, lab.module, arguments), forward=True)
+        """Run a lab. The workers refuse one that needs other threads, another launcher or other settings of Horovod."""
+        if lab.environment:
+            raise LabError(f"{lab.name} needs other environment variables than these workers have; use "
+                           "labs.launch.local.run")
+        code = f"import {ENGINE} as _engine; _engine.train({lab.module!r}, {list(arguments)})"
+        self._call_all(lambda rank: rank.execute(code, block=False),
+                       lambda rank, call: print(call.stdout, end="") if rank == 0 else None)
 
-    def _on_all(self, call_on: Callable[[DirectView], AsyncResult], show: bool = False, forward: bool = False) -> list:
+    def _call_all(self, call_on: Callable[[DirectView], AsyncResult],
+                  show: Callable[[int, AsyncResult], None] = lambda rank, call: None) -> list:
         """Make a call on each rank, wait for all, and return the results by rank.
 
         Args:
             call_on: Starts the call on a rank.
-            show: At the end, show what the ranks have printed, plotted and returned, even if a call has failed.
-            forward: Print what rank 0 prints, as it arrives.
-
-        Raises:
-            WorkerError: A call has failed.
-            LabError: A worker has ended.
+            show: Shows what a rank has printed, even if a call has failed.
         """
         self._check()
         self._signal(signal.SIGCONT)
         calls = [call_on(self._client[rank]) for rank in range(self.size)]
         try:
-            self._wait(calls, forward)
+            self._wait(calls)
         finally:
             if not self._ended:
                 self._signal(signal.SIGSTOP)  # Horovod looks for tensors a thousand times a second, also when idle.
-            for rank, call in enumerate(calls if show else ()):
-                _show(rank, call)
+            for rank, call in enumerate(calls):
+                show(rank, call)
         errors = {rank: call.exception() for rank, call in enumerate(calls) if _has_failed(call)}
         if not errors:
             return [call.get() for call in calls]
         problem = _explain(errors)
-        if waiting := _busy(calls) or [rank for rank, error in errors.items() if worker.is_secondary_failure(error)]:
-            # Horovod cannot forget an exchange that some ranks have begun.
+        waiting = [rank for rank, call in enumerate(calls)
+                   if not call.ready() or (rank in errors and worker.is_secondary_failure(errors[rank]))]
+        if waiting:  # Horovod cannot forget an exchange that some ranks have begun.
             self.stop(f"{problem}; rank {', '.join(map(str, waiting))} waited, so the workers were stopped")
             problem.args = (self._ended,)
         raise problem
 
-    def _wait(self, calls: list[AsyncResult], forward: bool) -> None:
+    def _wait(self, calls: list[AsyncResult]) -> None:
         """Wait until all calls have ended, or will not end because another one has failed."""
-        failed_at, printed = 0.0, 0
+        patience = SECONDS_AFTER_FAILURE
         with supervisor.noted_signals(signal.SIGINT) as requests:
-            while (busy := _busy(calls)) and not (failed_at and time.monotonic() - failed_at > SECONDS_AFTER_FAILURE):
-                calls[busy[0]].wait(0.1)
-                printed = _forward(calls[0], printed) if forward else 0
+            while patience > 0 and (waiting := [call for call in calls if not call.ready()]):
+                waiting[0].wait(0.1)
+                patience -= 0.1 * any(map(_has_failed, calls))
                 self._check()
                 if requests.count:  # A rank that waits in an exchange cannot be interrupted, only ended.
                     self.stop("the cell was interrupted, so the workers were stopped")
                     raise Interrupted(self._ended)
-                failed_at = failed_at or (time.monotonic() if any(map(_has_failed, calls)) else 0.0)
         for call in filter(AsyncResult.ready, calls):
             call.wait_for_output(1)
-        if forward:
-            _forward(calls[0], printed)
 
     def _signal(self, number: signal.Signals) -> None:
         """Send all workers a signal: SIGSTOP suspends them, SIGCONT resumes them."""
@@ -250,33 +226,20 @@ class Workers:
             raise LabError(self._ended)
 
 
-def _busy(calls: list[AsyncResult]) -> list[int]:
-    return [rank for rank, call in enumerate(calls) if not call.ready()]
-
-
 def _has_failed(call: AsyncResult) -> bool:
     return call.ready() and not call.successful()
 
 
 def _explain(errors: dict[int, Any]) -> WorkerError:
     """Return the error of the first rank that failed by itself, not because another one did."""
-    own = [rank for rank, error in errors.items() if not worker.is_secondary_failure(error)]
-    if not own:
+    rank = next((rank for rank, error in errors.items() if not worker.is_secondary_failure(error)), None)
+    if rank is None:
         return WorkerError("not all ranks have joined an exchange: all must call the same operations of Horovod, in "
                            "the same order")
-    error = errors[own[0]]
-    is_explained = error.ename == "LabError"
-    message = next(iter(str(error.evalue).strip().splitlines()), "")
-    problem = WorkerError(f"rank {own[0]}: {'' if is_explained else f'{error.ename}: '}{message}")
-    problem.traceback = "" if is_explained else error.traceback
+    is_explained, message = errors[rank].ename == "LabError", f"{errors[rank].evalue}".strip().partition("\n")[0]
+    problem = WorkerError(f"rank {rank}: {'' if is_explained else f'{errors[rank].ename}: '}{message}")
+    problem.traceback = "" if is_explained else errors[rank].traceback
     return problem
-
-
-def _forward(call: AsyncResult, shown: int) -> int:
-    """Print what a call has printed after its first `shown` characters, and return the new number."""
-    text = call.stdout
-    print(text[shown:], end="", flush=True)
-    return len(text)
 
 
 def _show(rank: int, call: AsyncResult) -> None:

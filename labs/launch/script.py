@@ -11,7 +11,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Iterable
-from types import FrameType, TracebackType
+from types import FrameType
 
 from labs.run import heartbeat, worker
 from labs.run.errors import EQUAL_STEPS
@@ -33,33 +33,22 @@ def main() -> None:
     except BaseException as problem:
         if isinstance(problem, SystemExit) and not problem.code:
             raise
+        trace = problem.__traceback__
         here = f"rank {heartbeat.rank()} on {socket.gethostname()}: "
         line = _line(script, folder, reversed([*traceback.walk_tb(problem.__traceback__)]))
-        worker.leave(problem.with_traceback(_of_script(problem.__traceback__)), here,
+        while trace and trace.tb_frame.f_code.co_filename != script:  # The frames of this file and of runpy.
+            trace = trace.tb_next
+        worker.leave(problem.with_traceback(trace), here,
                      f"waited at {line} for another rank (--stall-seconds), or a rank has ended; {EQUAL_STEPS}")
 
 
 def _line(script: str, folder: str, frames: Iterable[tuple[FrameType, int]]) -> str:
-    """Return the innermost line of the script or of a module beside it, as "train.py, line 31".
-
-    Args:
-        script: As it was given.
-        folder: Its folder.
-        frames: With their lines, the innermost first.
-    """
+    """Return the first line of the script or of a module in its folder, as "train.py, line 31"."""
     for frame, number in frames:
         file = frame.f_code.co_filename
-        own = file.startswith(folder + os.sep) and not file.startswith(NOT_THE_STUDENTS)
-        if file == script or own:
+        if file == script or (file.startswith(folder + os.sep) and not file.startswith(NOT_THE_STUDENTS)):
             return f"{os.path.basename(file)}, line {number}"
     return f"the start or the end of {os.path.basename(script)}"
-
-
-def _of_script(frames: TracebackType | None) -> TracebackType | None:
-    """Leave out the frames of this file and of runpy."""
-    while frames and frames.tb_frame.f_code.co_filename in (__file__, runpy.__file__, f"<frozen {runpy.__name__}>"):
-        frames = frames.tb_next
-    return frames
 
 
 if __name__ == "__main__":

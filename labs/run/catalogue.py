@@ -24,13 +24,10 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Lab:
-    """A lab. Each lab module ends its declarations with one: `LAB = Lab(Config, PRESETS, run)`.
-
-    Name and description are taken from the module in which Config is defined.
-    """
+    """A lab. Each lab module ends its declarations with one: `LAB = Lab(Config, PRESETS, run)`."""
 
     Config: type
-    """A frozen dataclass: what a student may change. Its fields become options, their docstrings the help."""
+    """A frozen dataclass: what a student may change. Its fields become options. Its module's docstring is the help."""
     presets: Mapping[str, Any]
     """Configs by name; "demo" has the defaults, "paper" has the published report's settings."""
     run: Callable[[Any, Options], dict[str, Any]]
@@ -40,13 +37,19 @@ class Lab:
     data_set: str = ""
     """The data set of its --data, by its name in the registry."""
     check: Callable[[Any, int], None] = lambda config, workers: None
-    """Raises LabError for a Config that cannot run on this number of workers, before anything is started."""
+    """Raises LabError for a Config that cannot run, before anything is started."""
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Environment variables of this lab that must be set before TensorFlow loads."""
     one_worker: Callable[[Any], bool] = lambda config: False
     """Whether a Config's experiment runs on one worker only."""
     launcher: Callable[[Any, int, Path], list[str] | None] = lambda config, workers, folder: None
     """Returns the command that starts the workers, from Config, number of workers and run folder; None: mpirun."""
+
+    def refuse(self, config: Any, workers: int) -> None:
+        """Raise LabError for a Config that cannot run on this number of workers."""
+        if workers > 1 and self.one_worker(config):
+            raise LabError(f"{self.name} runs on one worker with these options; add --workers 1")
+        self.check(config, workers)
 
     @property
     def name(self) -> str:
@@ -76,22 +79,6 @@ def lab_names() -> list[str]:
     return sorted(path.stem for path in (ROOT / "labs").glob("lab[0-9][0-9]_*.py"))
 
 
-def resolve(name: str) -> str:
-    """Return the full name of a lab from its number ("lab2", "02", "2") or a unique prefix, without importing the lab.
-
-    Numbers match exactly: "lab1" is lab 1, although "lab10" begins with the same letters.
-
-    Raises:
-        LabError: No lab matches, or more than one does.
-    """
-    number = re.fullmatch(r"(?:lab)?([0-9]+)", name)
-    begin = f"lab{int(number[1]):02}_" if number else name
-    matches = [lab for lab in lab_names() if lab.startswith(begin)]
-    if len(matches) != 1:
-        raise LabError(f"unknown lab {quoted(name)}; there are: {', '.join(matches or lab_names())}")
-    return matches[0]
-
-
 def load_lab(lab: str | ModuleType | Lab) -> Lab:
     """Return the Lab of a name, a number, a unique prefix or a module.
 
@@ -101,3 +88,17 @@ def load_lab(lab: str | ModuleType | Lab) -> Lab:
     if isinstance(lab, Lab):
         return lab
     return (importlib.import_module(f"labs.{resolve(lab)}") if isinstance(lab, str) else lab).LAB
+
+
+def resolve(name: str) -> str:
+    """Return the full name of a lab from its number ("lab2", "02", "2") or a unique prefix, without importing the lab.
+
+    Raises:
+        LabError: No lab matches, or more than one does.
+    """
+    number = re.fullmatch(r"(?:lab)?([0-9]+)", name)  # Exactly: "lab1" is no prefix of "lab10".
+    begin = f"lab{int(number[1]):02}_" if number else name
+    matches = [lab for lab in lab_names() if lab.startswith(begin)]
+    if len(matches) != 1:
+        raise LabError(f"unknown lab {quoted(name)}; there are: {', '.join(matches or lab_names())}")
+    return matches[0]

@@ -8,47 +8,35 @@ from __future__ import annotations
 import argparse
 import ast
 import dataclasses
-import functools
 import inspect
 import itertools
 import textwrap
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal
 
 from labs.run import environment, fields, run_lock, usage
 from labs.run.catalogue import Lab
-from labs.run.options import LAUNCH, Options
+from labs.run.options import Options
 
 
-def parse_run(lab: Lab, words: Sequence[str], launches: bool = False) -> tuple[Any, Options]:
-    """Parse the command line of a run; the defaults of a resumed run are the settings with which it was started.
-
-    Arguments and errors are those of `parse`.
-    """
-    config, options = parse(lab, words, launches)
-    run = run_lock.resumed(lab.name, options)
-    begun = run.resume and run.name and run_lock.started_with(run.results_root / lab.name / run.name)
-    return parse(lab, words, launches, begun) if begun else (config, options)
-
-
-def parse(lab: Lab, words: Sequence[str], launches: bool = False,
-          begun: Mapping[str, Any] = MappingProxyType({})) -> tuple[Any, Options]:
-    """Parse a lab's command line into its Config and the run's Options.
+def parse(lab: Lab, words: Sequence[str], launches: bool = False) -> tuple[Any, Options]:
+    """Parse a lab's command line into its Config and the run's Options; a resumed run keeps those of its start.
 
     Args:
         lab: The lab.
         words: The command line without the options of the launch.
         launches: Whether --help shows the options of the launch as well.
-        begun: The "config" and "options" of a run to resume, which become the defaults; see `run_lock.started_with`.
 
     Raises:
         LabError: The command line is wrong.
     """
-    saved = {**begun.get("config", {}), **begun.get("options", {})}
-    given = {name: value for name, value in saved.items() if value is not None} | given_options(lab, words, launches)
+    given = given_options(lab, words, launches)
+    run = run_lock.resumed(lab.name, _replace(Options(), given))
+    if run.resume and run.name and (begun := run_lock.started_with(run.results_root / lab.name / run.name)):
+        saved = begun["config"] | begun["options"]
+        given = {name: value for name, value in saved.items() if value is not None} | given
     default = lab.presets[given.get("preset", Options.preset)]
     config = _replace(dataclasses.replace(default, seed=environment.default_seed(default.seed)), given)
     options = _replace(Options(), given)
@@ -57,10 +45,10 @@ def parse(lab: Lab, words: Sequence[str], launches: bool = False,
     return config, options
 
 
-def _replace(defaults: Any, given: Mapping[str, Any]) -> Any:
+def _replace(defaults: Any, given: dict[str, Any]) -> Any:
     """Return a dataclass with the given values in place of the defaults."""
-    names = [field.name for field in dataclasses.fields(defaults)]
-    return dataclasses.replace(defaults, **{name: given[name] for name in names if name in given})
+    names = {field.name for field in dataclasses.fields(defaults)}
+    return dataclasses.replace(defaults, **{name: value for name, value in given.items() if name in names})
 
 
 def given_options(lab: Lab, words: Sequence[str], launches: bool = False, known: Iterable[str] = ()) -> dict[str, Any]:
@@ -77,8 +65,7 @@ def given_options(lab: Lab, words: Sequence[str], launches: bool = False, known:
         add_launch_options(parser.add_argument_group("launch options"))
     preset = next((name for name in lab.presets if name in words), Options.preset)  # --help shows its values.
     experiment = parser.add_argument_group("experiment options")
-    experiment.add_argument("--preset", choices=tuple(lab.presets),
-                            help=f"{_docstrings(Options)['preset']} (default: {Options.preset})")
+    experiment.add_argument("--preset", choices=tuple(lab.presets), help=_helps(Options)["preset"])
     _add_fields(experiment, lab.presets[preset])
     _add_fields(parser.add_argument_group("run options"), Options())
     return vars(parser.parse_args(words))
@@ -86,13 +73,19 @@ def given_options(lab: Lab, words: Sequence[str], launches: bool = False, known:
 
 def add_launch_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
     """Add the options of `labs run` that start the workers."""
-    parser.add_argument("--workers", type=usage.count, metavar="N", help=LAUNCH["workers"])
-    parser.add_argument("--oversubscribe", action="store_true", help=LAUNCH["oversubscribe"])
+    parser.add_argument("--workers", type=usage.count, metavar="N",
+                        help="Number of workers; by default one per task in a Slurm job, else one per GPU, else one.")
+    add_oversubscribe(parser)
+
+
+def add_oversubscribe(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """Add the option of all commands that start workers."""
+    parser.add_argument("--oversubscribe", action="store_true", help="Allow more workers than cores.")
 
 
 def _add_fields(group: argparse._ArgumentGroup, defaults: Any) -> None:
-    """Add an option for each field of a dataclass: its type, its default, and its docstring as the help."""
-    helps = _docstrings(type(defaults))  # type: ignore[arg-type]  # A class can be hashed.
+    """Add an option for each field of a dataclass: its type, its default, and its help."""
+    helps = _helps(type(defaults))
     for name, hint in typing.get_type_hints(type(defaults)).items():
         if isinstance(defaults, Options) and name == "preset":  # A lab has its own.
             continue
@@ -112,12 +105,12 @@ def _reader(hint: Any) -> dict[str, Any]:
     return {"type": usage.path if hint is Path else hint, "metavar": hint.__name__.upper()}
 
 
-@functools.cache  # The source file may change during a run, and the run parses options again at its end.
-def _docstrings(settings: type) -> dict[str, str]:
-    """Return the docstring below each field of a dataclass, in one line; Python itself does not keep them."""
+def _helps(settings: type) -> dict[str, str]:
+    """Return the help of each field: that of its type, or the docstring below it, which Python itself does not keep."""
     definition: Any = ast.parse(textwrap.dedent(inspect.getsource(settings))).body[0]
-    return {field.target.id: " ".join(text.value.value.split()) for field, text in itertools.pairwise(definition.body)
-            if [type(field), type(text)] == [ast.AnnAssign, ast.Expr]}
+    return fields.metadata(settings, str) | {
+        field.target.id: " ".join(text.value.value.split()) for field, text in itertools.pairwise(definition.body)
+        if [type(field), type(text)] == [ast.AnnAssign, ast.Expr]}
 
 
 def to_argv(config: Any) -> list[str]:

@@ -1,7 +1,7 @@
-"""Fields of a lab's Config: the types that several labs share, with their ranges; and names made from a Config.
+"""Fields of a lab's Config: the types that several labs share, with range and help; and names made from a Config.
 
-    batch_size: BatchSize = 32                          a shared type: its range is written once, below
-    trials: Annotated[int, Range(0, 2**20)] = 0         a field that one lab has
+    batch_size: fields.BatchSize = 32                          a shared type: range and help are below
+    trials: Annotated[int, fields.Range(0, 2**20)] = 0         a field that one lab has: its docstring is the help
 
 The kit itself reads some fields, by these names: every Config has `seed`; it may have `batch_size`, `threads`, `data`
 and those of HOROVOD_FIELDS.
@@ -15,7 +15,6 @@ import json
 import sys
 import typing
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from labs.run.errors import LabError
@@ -29,31 +28,28 @@ class Range:
     high: float
 
 
-Seed = Annotated[int, Range(0, 2**32 - 1)]
-"""Seeds Python, NumPy and Keras, and the order of the images."""
-BatchSize = Annotated[int, Range(1, 2**20)]
-"""Images per worker and step; records hold the global batch size as well."""
-Threads = Annotated[int, Range(0, 4096)]
-"""TensorFlow's threads of one worker; 0: its share of the node's cores."""
-Backend = Literal["auto", "mpi", "gloo", "nccl"]
-"""What carries the gradients; auto: NCCL where there are GPUs and Horovod has it, else MPI."""
-CycleTime = Annotated[float, Range(0.01, 1000)]
-"""Milliseconds that Horovod waits for more tensors before it sends a message."""
-FusionThreshold = Annotated[float, Range(0, 4096)]
-"""MiB of tensors that Horovod sends as one message."""
-Epochs = Annotated[int, Range(1, 2**20)]
-ImageCount = Annotated[int, Range(0, 2**40)]
-ImageSize = Annotated[int, Range(16, 4096)]
-LearningRate = Annotated[float, Range(1e-12, 1e38)]
-Momentum = Annotated[float, Range(0, 0.9999)]
-Scaling = Literal["linear", "sqrt", "none"]
-Share = Annotated[float, Range(0, 0.9)]
-TestShare = Annotated[float, Range(1e-6, 0.9)]
-"""A lab that ends with a test needs images for it."""
-WarmupEpochs = Annotated[float, Range(0, 2**20)]
-Width = Annotated[int, Range(1, 4096)]
-Depth = Annotated[int, Range(0, 1024)]
-
+Mnist = Annotated[str, '"embedded" (1,797 digits), "real" (after `labs data fetch mnist`) or a folder with mnist.npz.']
+Cifar10 = Annotated[str, '"embedded" (synthetic), "real" (after `labs data fetch cifar10`) or a folder of .bin files.']
+Caltech256 = Annotated[str, '"embedded" (synthetic), "real" (after `labs data fetch caltech256`) or class folders.']
+Seed = Annotated[int, Range(0, 2**32 - 1), "Seed of the weights, the order of the images, and all that is random."]
+BatchSize = Annotated[int, Range(1, 2**20), "Images per worker and step."]
+BaseBatchSize = Annotated[int, Range(1, 2**20), "Images per step that base_lr is for; k is the multiple of a run."]
+Epochs = Annotated[int, Range(1, 2**20), "Passes over the training images; the throughput leaves out the first."]
+ImageCount = Annotated[int, Range(0, 2**40), "Training images to use, to keep a measurement short; 0: all."]
+ImageSize = Annotated[int, Range(16, 4096), "Side of the images that the network sees, in pixels."]
+LearningRate = Annotated[float, Range(1e-12, 1e38), "Learning rate for one worker, before scaling."]
+Momentum = Annotated[float, Range(0, 0.9999), "Momentum of SGD."]
+Scaling = Annotated[Literal["linear", "sqrt", "none"], "How the learning rate grows with the global batch."]
+WarmupEpochs = Annotated[float, Range(0, 2**20), "Epochs in which the learning rate rises to its scaled value."]
+Share = Annotated[float, Range(0, 0.9), "Share of the training images held out for validation, per class."]
+TestShare = Annotated[float, Range(1e-6, 0.9), "Share of all images held out for the test, per class."]
+Threads = Annotated[int, Range(0, 4096), "TensorFlow's threads of one worker; 0: its share of the cores."]
+Backend = Annotated[Literal["auto", "mpi", "gloo", "nccl"], '"mpi" or "gloo" carries gradients through the '
+                    'processors\' memory, "nccl" between GPUs; "auto": NCCL where Horovod has it, else MPI.']
+CycleTime = Annotated[float, Range(0.01, 1000), "Milliseconds that Horovod waits for more tensors before it sends."]
+FusionThreshold = Annotated[float, Range(0, 4096), "MiB of tensors that Horovod sends as one message; 0: no fusion."]
+Width = Annotated[int, Range(1, 4096), "Channels of the network's convolutions."]
+Depth = Annotated[int, Range(0, 1024), "Number of its layers."]
 
 HOROVOD_FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "backend": ("HOROVOD_CPU_OPERATIONS", lambda name: "gloo" if name == "gloo" else "mpi"),
@@ -63,11 +59,11 @@ HOROVOD_FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 """For fields that a lab's Config may have: the variable from which Horovod reads each when it starts."""
 
 
-def bounds(settings: type) -> dict[str, Range]:
-    """Return the range of each field of a dataclass that has one."""
+def metadata(settings: type, kind: type) -> dict[str, Any]:
+    """Return what the types of a dataclass's fields are annotated with, by field: the ranges, or the helps (str)."""
     hints = typing.get_type_hints(settings, include_extras=True)
     return {field.name: each for field in dataclasses.fields(settings)
-            for each in getattr(hints[field.name], "__metadata__", ()) if isinstance(each, Range)}
+            for each in getattr(hints[field.name], "__metadata__", ()) if isinstance(each, kind)}
 
 
 def check(config: Any) -> None:
@@ -76,7 +72,7 @@ def check(config: Any) -> None:
     Raises:
         LabError: A value is out of range; the message names the option and its range.
     """
-    for name, limits in bounds(type(config)).items():
+    for name, limits in metadata(type(config), Range).items():
         number = getattr(config, name)
         if not limits.low <= number <= limits.high:
             option = "--" + name.replace("_", "-")
@@ -86,9 +82,9 @@ def check(config: Any) -> None:
 def lab_name(config: Any) -> str:
     """Return the name of the lab to which a Config or its class belongs: the name of its module."""
     module = (config if isinstance(config, type) else type(config)).__module__
-    if module == "__main__":  # A program, started by its path or with `python -m`.
-        main = sys.modules[module]
-        module = main.__spec__.name if main.__spec__ else Path(main.__dict__.get("__file__", "interactive")).stem
+    if module == "__main__":  # Started with `python -m`, or in a notebook.
+        spec = sys.modules[module].__spec__
+        module = spec.name if spec else "interactive"
     return module.removeprefix("labs.")
 
 

@@ -32,7 +32,6 @@ class Options:
     """Where the defaults of the other experiment options come from."""
 
     def __post_init__(self):
-        """Refuse a name that cannot be a folder below results/<lab>/."""
         if self.name is not None:
             check_name(self.name)
 
@@ -40,13 +39,6 @@ class Options:
     def results_root(self) -> Path:
         """The folder that holds the runs of all labs."""
         return self.results or results_dir()
-
-
-LAUNCH = {
-    "workers": "Number of workers; by default one per task in a Slurm job, else one per GPU, else one.",
-    "oversubscribe": "Allow more workers than cores.",
-}
-"""Help of the options that `labs run` takes beside a lab's own."""
 
 
 def check_name(name: str, option: str = "--name") -> None:

@@ -1,4 +1,4 @@
-"""Sweeps as data: the grid of runs that a question needs. `labs.launch.sweep` runs them."""
+"""Sweeps as data: the grid of runs that a question needs. `labs sweep` runs them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 
 from labs.run import fields
 from labs.run.errors import LabError
-from labs.run.text import plural
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +47,7 @@ def divide(config: Any, workers: int) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """One run of a sweep."""
+    """One run of a sweep; `nodes`, `link` and `workers` are those of the Sweep."""
 
     lab: str
     config: Any
@@ -56,20 +55,17 @@ class Cell:
     skipped: str = ""
     """Why it cannot run; empty if it can."""
     nodes: int = 1
-    """Nodes over which the workers are spread; 1: the sweep's own node."""
     link: str = ""
-    """Bandwidth of the links of `labs cluster`; empty: as they are."""
 
     @property
     def name(self) -> str:
         """The run's name. Equal settings give equal names, in every sweep and session."""
-        spread = f"-n{self.nodes}" if self.nodes > 1 else ""
-        link = f"-{self.link}" * bool(self.link)
-        return f"sweep-w{self.workers}{spread}{link}-seed{self.config.seed}-{fields.config_hash(self.config)}"
+        layout = f"w{self.workers}{f'-n{self.nodes}' * (self.nodes > 1)}{f'-{self.link}' * bool(self.link)}"
+        return f"sweep-{layout}-seed{self.config.seed}-{fields.config_hash(self.config)}"
 
-    def __str__(self) -> str:
-        link = f", links of {self.link}" * bool(self.link)
-        return f"{plural(self.workers, 'worker')}{link}, seed {self.config.seed}"
+    def is_finished(self, results_root: Path) -> bool:
+        """Return whether the run's record has been written."""
+        return (results_root / self.lab / self.name / "record.json").exists()
 
 
 def cells(sweeps: Sequence[Sweep], base: Any) -> list[Cell]:
@@ -95,17 +91,10 @@ def cells(sweeps: Sequence[Sweep], base: Any) -> list[Cell]:
 
 def _cell(sweep: Sweep, config: Any, workers: int, link: str) -> Cell:
     """Return a cell, with the reason in `skipped` if it cannot run."""
-    skipped, nodes = "", sweep.nodes(workers)
+    skipped = ""
     try:
         config = sweep.adapt(config, workers)
         fields.check(config)
-        if workers % nodes:
-            raise LabError(f"{workers} workers cannot be spread evenly over {nodes} nodes")
     except LabError as reason:
         skipped = str(reason)
-    return Cell(fields.lab_name(config), config, workers, skipped, nodes, link)
-
-
-def finished(cell: Cell, results_root: Path) -> bool:
-    """Return whether a cell's record has been written."""
-    return (results_root / cell.lab / cell.name / "record.json").exists()
+    return Cell(fields.lab_name(config), config, workers, skipped, sweep.nodes(workers), link)

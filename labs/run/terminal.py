@@ -18,10 +18,9 @@ def columns() -> int:
     """Return the columns of the terminal for progress; 0 if there is none. `labs run` passes them to its workers."""
     if given := os.environ.get("LABS_TERMINAL"):
         return int(given)
-    try:  # A notebook's stream is not a terminal, but has the server's file descriptor.
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # Closed, or a notebook's: it is not a file.
         return os.get_terminal_size(sys.stderr.fileno()).columns or 80 if sys.stderr.isatty() else 0
-    except (AttributeError, OSError, ValueError):  # Closed, or not a file.
-        return 0
+    return 0
 
 
 def show_progress(text: str) -> None:
@@ -35,8 +34,7 @@ def write(text: str, stream: IO[str]) -> None:
     with _lock:
         if columns():
             with contextlib.suppress(OSError, ValueError):  # The terminal has been closed.
-                sys.stderr.write(ERASE)
-                sys.stderr.flush()
+                print(ERASE, end="", file=sys.stderr, flush=True)
         stream.write(text)
         stream.flush()
 
@@ -47,13 +45,8 @@ def note(text: str) -> None:
 
 
 def table(rows: Sequence[Sequence[str]], left: bool = False) -> str:
-    """Return rows of cells as columns of text; the first row is the heading.
-
-    Args:
-        left: Align columns left and not right.
-    """
+    """Return rows of cells as columns of text, aligned right or left; the first row is the heading."""
     align: Callable[[str, int], str] = str.ljust if left else str.rjust
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [rows[0], ["-" * width for width in widths], *rows[1:]]
-    return "\n".join("  ".join(map(align, line, widths)).rstrip() if left else
-                     "  ".join(map(align, line, widths)) for line in lines)
+    return "\n".join("  ".join(map(align, line, widths)).rstrip() for line in lines)

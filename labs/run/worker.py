@@ -22,7 +22,7 @@ from typing import Any
 
 from labs.run import environment, heartbeat
 from labs.run.catalogue import load_lab
-from labs.run.command_line import parse_run
+from labs.run.command_line import parse
 from labs.run.errors import ERROR_PREFIX, LabError, explain_os_error, first_line, is_out_of_memory
 from labs.run.text import one_line
 
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # `python -m` has loaded the module as __main__, where its name is lost.
     lab = load_lab(importlib.import_module(sys.modules["__main__"].__spec__.name))  # type: ignore[union-attr]
     try:
-        config, options = parse_run(lab, sys.argv[1:] if arguments is None else arguments)
+        config, options = parse(lab, sys.argv[1:] if arguments is None else arguments)
         os.environ.update(lab.environment)  # Before TensorFlow loads, which reads them.
         os.environ.pop("MPLBACKEND", None)  # An invalid one would fail when the curves are plotted, at the end.
         lab.run(config, options)

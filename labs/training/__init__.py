@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from labs.run import lazy
 
 if TYPE_CHECKING:
-    from labs.training import hvd_ops, keras_internals, loopback
+    from labs.training import elastic_hosts, hvd_ops, keras_internals
     from labs.training.batch_norm import recompute_statistics
     from labs.training.elastic import Elastic
     from labs.training.keras_internals import take_steps

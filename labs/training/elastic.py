@@ -27,7 +27,7 @@ from labs.run.errors import LabError
 from labs.run.options import Options
 from labs.run.run_lock import hold
 from labs.run.text import plural
-from labs.training import agreement, checkpoint, hvd_ops, loopback, schedule
+from labs.training import agreement, checkpoint, elastic_hosts, hvd_ops, schedule
 from labs.training.keras_internals import take_steps
 from labs.training.layout import Layout, current_layout, pin_gpu, set_threads
 from labs.training.loop import compile_for, epoch_line, evaluate, seed_dropout
@@ -254,14 +254,14 @@ class Elastic:
 def _join(seed: int) -> tuple[str | None, int]:
     """Start Horovod and give this worker its GPU and threads, without communicating: the others may be training."""
     started = int(os.environ.get("HOROVOD_SIZE", 1))
-    loopback.listen_on_loopback()
+    elastic_hosts.listen_on_loopback()
     # Horovod: find the workers that wait for this one.
     hvd.init()
     if hvd.size() > 1 and os.environ.get("HOROVOD_ELASTIC") != "1":
         raise LabError("these workers were not started for elastic training: start them with `labs run`, "
                        "or add --study resume")
     # Horovod: sees the leaving worker alone on its host. That host is this machine, and the last GPU is its own.
-    gpu = pin_gpu(-1 if loopback.is_leaving() else hvd.local_rank(), 1)
+    gpu = pin_gpu(-1 if elastic_hosts.is_leaving() else hvd.local_rank(), 1)
     threads = set_threads(0, started)
     tf.keras.utils.set_random_seed(seed)
     return gpu, threads

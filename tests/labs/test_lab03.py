@@ -14,21 +14,6 @@ from tests.exercises.solved import solved
 DEMO = lab.PRESETS["demo"]
 
 
-@pytest.mark.parametrize(("batch_size", "size"), [(64, 2), (128, 1), (32, 4)])
-def test_the_rate_depends_on_the_global_batch_alone(batch_size, size):
-    schedule = lab.learning_rate(dataclasses.replace(DEMO, batch_size=batch_size), 1600, size)
-    assert (schedule.start, schedule.peak) == (0.001, pytest.approx(0.032))
-    assert (schedule.warmup_steps, schedule.milestones) == (39, (65,))
-
-
-def test_resnet18_has_the_parameters_that_the_reports_exchange():
-    from labs.models import cifar
-
-    model = cifar.resnet18()
-    assert sum(int(weight.shape.num_elements()) for weight in model.trainable_weights) == 11_173_962  # 44.7 MB.
-    assert model.output_shape == (None, 10)
-
-
 @pytest.mark.slow
 def test_the_study_records_a_row_per_setting_and_the_miss():
     record = lab.run(dataclasses.replace(lab.PRESETS["rules"], images=512, epochs=1, decay_epoch=0))
@@ -44,9 +29,9 @@ def test_warmup_saves_what_linear_scaling_alone_breaks():
     """On two workers and on one with the same global batch, which is the same experiment."""
     linear = local.run(lab, DEMO, workers=2, oversubscribe=True)
     sudden = lab.run(dataclasses.replace(DEMO, warmup_epochs=0, batch_size=2 * DEMO.batch_size))
-    assert linear["layout"]["global_batch_size"] == sudden["layout"]["global_batch_size"] == 128
     with_it, without = (record["history"][-1]["val_accuracy"] for record in (linear, sudden))
     assert with_it > 0.5
     assert with_it - without > 0.1
-    assert linear["history"][-1]["learning_rate"] == pytest.approx(0.0032)
+    # The rate depends on the global batch: 32 times base_lr, a tenth of it after the decay.
+    assert linear["history"][-1]["learning_rate"] == sudden["history"][-1]["learning_rate"] == pytest.approx(0.0032)
     solved("lab03.q1", "lab03.q2", "lab03.q4")

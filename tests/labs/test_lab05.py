@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from labs import lab05_allreduce as lab
 from labs.launch import local
-from labs.run.paths import results_dir
 from tests.exercises.solved import solved
 
+pytestmark = pytest.mark.workers
 
-@pytest.mark.workers
+
 def test_horovod_and_raw_mpi_are_in_one_table():
     record = local.run(lab, ["--largest-mb", "0.25", "--seconds", "1"], workers=2, oversubscribe=True)
     rows = record["tables"]["collectives"]
     assert record["layout"]["backend"] == "MPI"
-    assert record["history"] == []
-    for collective, libraries in (("allreduce", {"Horovod over MPI", "raw MPI"}),
-                                  ("broadcast", {"Horovod over MPI", "raw MPI"}),
-                                  ("allgather", {"Horovod over MPI", "raw MPI"})):
+    for collective in ("allreduce", "broadcast", "allgather"):
         result = [row for row in rows if row["collective"] == collective]
-        assert {row["library"] for row in result} == libraries
+        assert {row["library"] for row in result} == {"Horovod over MPI", "raw MPI"}
         assert [row["bytes"] for row in result if row["library"] == "raw MPI"] == [8] + [4**n for n in range(2, 10)]
     factors = {"allreduce": 1.0, "broadcast": 1.0, "allgather": 0.5}
     for row in rows:
         assert row["seconds_low"] <= row["seconds"] <= row["seconds_high"]
         assert row["repeats"] >= 10, "a median of fewer is no better than its luckiest repeat"
-        assert row["algbw"] == pytest.approx(row["bytes"] / row["seconds"])
-        assert row["busbw"] == pytest.approx(row["algbw"] * factors[row["collective"]])
+        assert row["busbw"] == pytest.approx(row["bytes"] / row["seconds"] * factors[row["collective"]])
     (small, *_, large) = [row for row in rows
                           if (row["collective"], row["library"]) == ("allreduce", "Horovod over MPI")]
     assert record["metrics"]["latency_seconds"] == small["seconds"], "not raw MPI's, whose name also ends in MPI"
@@ -37,33 +31,26 @@ def test_horovod_and_raw_mpi_are_in_one_table():
     solved("lab05.q1")
 
 
-@pytest.mark.workers
 @pytest.mark.alone
-@pytest.mark.parametrize(("options", "nbytes"), [([], 4), (["--fp16-allreduce"], 2)], ids=["float32", "float16"])
-def test_bytes_on_the_wire_of_training_steps(options, nbytes):
-    record = local.run(lab, ["--study", "traffic", "--backend", "gloo", *options], workers=2, oversubscribe=True)
-    rows, gradients = record["tables"]["wire"], record["metrics"]["gradient_bytes"]
-    assert record["layout"]["backend"] == "Gloo"
-    assert gradients == nbytes * 246_682
-    assert [row["batch_size"] for row in rows] == [16, 32, 64]
-    assert [row["steps_per_epoch"] for row in rows] == [63, 32, 16]
-    for row in rows:
-        assert row["predicted_bytes_per_step"] == 2 * gradients
-        assert abs(row["difference"]) < 0.05
-    if not options:
-        solved("lab05.q2", "lab05.q3")
+def test_bytes_on_the_wire_of_training_steps():
+    for options, nbytes in (["--fp16-allreduce"], 2), ([], 4):
+        record = local.run(lab, ["--study", "traffic", "--backend", "gloo", *options], workers=2, oversubscribe=True)
+        assert record["metrics"]["gradient_bytes"] == nbytes * 246_682
+        assert [row["steps_per_epoch"] for row in record["tables"]["wire"]] == [63, 32, 16]
+        for row in record["tables"]["wire"]:
+            assert row["predicted_bytes_per_step"] == 2 * nbytes * 246_682
+            assert abs(row["difference"]) < 0.05
+    solved("lab05.q2", "lab05.q3")
 
 
-@pytest.mark.workers
 def test_messages_of_an_epoch_and_what_gradients_leave_different():
-    record = local.run(lab, ["--study", "messages", "--name", "it"], workers=2, oversubscribe=True)
+    record = local.run(lab, ["--study", "messages"], workers=2, oversubscribe=True)
     metrics, gradients = record["metrics"], record["metrics"]["gradient_bytes"]
     by_kind = {row["kind"]: row for row in record["tables"]["messages"]}
     assert by_kind["gradients"]["bytes"] == record["history"][0]["steps"] * gradients
     assert by_kind["gradients"]["messages"] < by_kind["gradients"]["exchanges"], "tensors were fused"
     assert by_kind["initial weights and optimizer state"]["bytes"] >= gradients + 4 * 736
     assert by_kind["batch-norm statistics"]["bytes"] == 4 * 736
-    json.loads((results_dir() / "lab05_allreduce/it/timeline.json").read_text())
     assert metrics["spread_of_weights"] == 0
     assert metrics["spread_of_statistics_before"] > 1e-3
     assert metrics["spread_of_statistics_after"] == 0

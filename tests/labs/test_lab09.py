@@ -9,16 +9,15 @@ import pytest
 
 from labs import lab09_fruits as lab
 from labs.launch import local
-from labs.run.errors import LabError
+from labs.run.command_line import to_argv
 from labs.run.options import Options
 from tests.exercises.solved import solved
 
 TINY = dataclasses.replace(lab.PRESETS["demo"], epochs=3, image_size=16)
 
 
-def trials(root) -> dict:
-    return {path.parent.name: json.loads(path.read_text())
-            for path in sorted((root / "lab09_fruits").glob("search-*/record.json"))}
+def trials(root) -> list[dict]:
+    return [json.loads(path.read_text()) for path in sorted((root / "lab09_fruits").glob("search-*/record.json"))]
 
 
 @pytest.mark.slow
@@ -26,14 +25,12 @@ def test_a_search_broken_off_asks_the_same_and_keeps_its_answers(tmp_path, capsy
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     config = dataclasses.replace(TINY, trials=5, threads=0)
     record = lab.run(config, Options(name="it", results=whole))
-    output = capsys.readouterr().out
     undisturbed = trials(whole)
     assert len(undisturbed) == 5
-    assert {len(each["history"]) for each in undisturbed.values()} > {3}, "no trial was broken off"
-    best = max(each["history"][-1]["val_accuracy"] for each in undisturbed.values() if len(each["history"]) == 3)
+    assert {len(each["history"]) for each in undisturbed} > {3}, "no trial was broken off"
+    best = max(each["history"][-1]["val_accuracy"] for each in undisturbed if len(each["history"]) == 3)
     assert record["history"][-1]["val_accuracy"] == best
-    assert [row["best"] for row in record["tables"]["trials"]].count(True) == 1
-    assert f"labs sweep lab09_fruits --base-lr {record['config']['base_lr']:.4g}" in output
+    assert f"labs sweep lab09_fruits --base-lr {record['config']['base_lr']:.4g}" in capsys.readouterr().out
 
     train, count = lab.train, []
 
@@ -46,30 +43,15 @@ def test_a_search_broken_off_asks_the_same_and_keeps_its_answers(tmp_path, capsy
     monkeypatch.setattr(lab, "train", interrupted)
     with pytest.raises(KeyboardInterrupt):
         lab.run(config, Options(name="it", results=broken))
-    kept = trials(broken)
-    assert len(kept) == 2
     lab.run(config, Options(name="it", results=broken))
     assert len(count) == 3 + 3, "a finished trial was run again"
-    again = trials(broken)
-    assert [each["config"] for each in again.values()] == [each["config"] for each in undisturbed.values()]
-
-
-def test_a_search_on_several_workers_is_refused(tmp_path):
-    config = dataclasses.replace(TINY, trials=1)
-    with pytest.raises(LabError, match="a search runs on one worker"):
-        local.run(lab, [*_words(config), "--results", str(tmp_path)], workers=2, oversubscribe=True)
-
-
-def _words(config) -> list[str]:
-    from labs.run import command_line
-
-    return command_line.to_argv(config)
+    assert [each["config"] for each in trials(broken)] == [each["config"] for each in undisturbed]
 
 
 @pytest.mark.workers
 def test_the_questions_are_graded_from_runs_of_one_worker_and_two(tmp_path, samples):
     config = dataclasses.replace(TINY, data=str(samples / "fruits-sample"), recompute_statistics=True)
-    words = [*_words(config), "--results", str(tmp_path)]
+    words = [*to_argv(config), "--results", str(tmp_path)]
     local.run(lab, [*words, "--scaling", "none"], workers=1)
     record = local.run(lab, words, workers=2, oversubscribe=True)
     solved("lab09.q1", "lab09.q3", results_root=tmp_path)

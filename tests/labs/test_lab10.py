@@ -19,9 +19,9 @@ from labs.run.options import Options
 from labs.run.paths import ROOT
 from labs.training import trained
 
+pytestmark = [pytest.mark.everyday, pytest.mark.workers]
 
-@pytest.mark.everyday
-@pytest.mark.workers
+
 def test_two_workers_that_share_a_batch_compute_what_one_computes(tmp_path):
     """Group norm normalizes each image by itself; batch norm would normalize over the images of one worker."""
     config = dataclasses.replace(lab.PRESETS["demo"], norm="group", epochs=1, image_size=16)
@@ -29,16 +29,13 @@ def test_two_workers_that_share_a_batch_compute_what_one_computes(tmp_path):
     shared = dataclasses.replace(config, batch_size=config.batch_size // 2, scaling="none")
     half = local.run(lab, [*to_argv(shared), "--results", str(tmp_path)], workers=2, oversubscribe=True)
     here, there = one["history"][0], half["history"][0]
-    assert there["steps"] == here["steps"]
-    assert there["learning_rate"] == here["learning_rate"]
+    assert (there["steps"], there["learning_rate"]) == (here["steps"], here["learning_rate"])
     assert there["loss"] == pytest.approx(here["loss"], rel=2e-4)
     assert there["val_loss"] == pytest.approx(here["val_loss"], rel=2e-3)
     first, second = ("".join(row["right"] for row in run["tables"]["right"]) for run in (one, half))
     assert sum(a != b for a, b in zip(first, second, strict=True)) <= 2, "the images have one order on any workers"
 
 
-@pytest.mark.everyday
-@pytest.mark.workers
 def test_the_trained_network_can_be_used_with_and_without_the_kit(tmp_path):
     """Red and green squares: 30 steps suffice to tell them apart, and all of the test images are counted."""
     for name, colour in (("green", (0, 200, 0)), ("red", (200, 0, 0))):
@@ -53,20 +50,16 @@ def test_the_trained_network_can_be_used_with_and_without_the_kit(tmp_path):
     assert sum(row["images"] for row in counts) == 9  # Of 40: 24 for training, 7 for validation.
     right = sum(row["images"] for row in counts if row["class"] == row["predicted"])
     assert right / 9 == pytest.approx(record["metrics"]["test_accuracy"])
-    images = {name: sum(row["images"] for row in counts if row["class"] == name) for name in ("green", "red")}
-    marks = {row["class"]: row["right"] for row in record["tables"]["right"]}
-    assert {name: len(each) for name, each in marks.items()} == images
-    assert "".join(marks.values()).count("1") == right
+    assert "".join(row["right"] for row in record["tables"]["right"]).count("1") == right
 
     (folder,) = (tmp_path / "results" / "lab10_caltech").iterdir()
-    pictures = [tmp_path / "data" / "green" / "03.png", tmp_path / "data" / "red" / "07.png"]
+    pictures = [str(tmp_path / "data" / "green" / "03.png"), str(tmp_path / "data" / "red" / "07.png")]
     (lines,) = re.findall(r"```python\n(model = keras.*?)```", (ROOT / "docs/use.md").read_text(), re.DOTALL)
-    quiet = lines.replace('"photo.jpg"', "path").replace("[None])", "[None], verbose=0)")
-    loaded, image, classified = quiet.splitlines()
-    without = (f"import json, keras\nrun = '{folder}'\n{loaded}\nfor path in {[str(path) for path in pictures]}:\n"
-               f"    {image}\n    {classified}")
+    loaded, image, classified = lines.replace('"photo.jpg"', "path").splitlines()
+    without = (f"import json, keras\nkeras.config.disable_interactive_logging()\nrun = '{folder}'\n{loaded}\n"
+               f"for path in {pictures}:\n    {image}\n    {classified}")
     plain = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert plain.stdout.split() == ["green", "red"]
+    assert [line for line in plain.stdout.split() if line.isalpha()] == ["green", "red"]
 
     os.truncate(folder / "model.keras", 1000)
     with pytest.raises(LabError, match=r"\(model.keras is damaged\); train again$"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import subprocess
 import sys
@@ -26,7 +25,6 @@ WRONG = [  # What is typed after `labs`, and a part of the line.
     ("run lab10 --name ../../x", "--name '../../x' is not the name of one folder"),
     ("sweep lab01", "lab01_baseline has no sweep for preset 'demo'; `labs run` runs it once"),
     ("sweep lab04 --only nothing", "has no sweep 'nothing'; there are: weak, strong"),
-    ("sweep lab04 --cell 500", "--cell 500: there are 12 runs, numbered from 0"),
     ("sweep lab04 --repaets 2", "did you mean --repeats?"),
     ("sweep lab04 --typed 2", "unrecognized arguments: --typed 2; did you mean --threads?"),
     ("sweep lab04 --name x", "--name is for one run"),
