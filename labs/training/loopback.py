@@ -19,8 +19,7 @@ def is_leaving() -> bool:
 def listen_on_loopback() -> None:
     """Bind the servers of horovodrun and of its workers to the loopback interface.
 
-    Horovod 0.28.1 binds them to every interface, even if --network-interfaces names one, and as released unpickles what
-    it receives there. The kit's build (setup/horovod.patch) does not; a site's may.
+    Horovod 0.28.1 binds them to all interfaces, and unless patched as the kit's is, unpickles what it receives there.
     """
     from horovod.runner.common.util import network as workers
     from horovod.runner.http import http_server

@@ -40,48 +40,34 @@ def main(child: str, folder: Path) -> int:
 
 
 def take_steps(step: Any) -> dict[str, Any]:
-    """Take the steps, and return this worker's weights."""
-    images, labels = batches(hvd.size())
-    model, optimizer = network(), adam()
-    initial = weights(model)
+    """Return this worker's weights before and after the steps, and those of one worker with the batches of all."""
+    rng = np.random.default_rng(1)  # Equal on all workers.
+    images = rng.normal(size=(STEPS, hvd.size(), BATCH_SIZE, FEATURES)).astype("float32")
+    labels = rng.integers(CLASSES, size=images.shape[:3])
+    (model, optimizer), (alone, its_optimizer) = new_network(), new_network()
+    initial = flatten(model)
     for number in range(STEPS):
         step(model, images[number, hvd.rank()], labels[number, hvd.rank()], optimizer, hvd)
-    return {"steps": STEPS, "initial": initial, "final": weights(model), "alone": one_worker(images, labels)}
+    alone.compile(its_optimizer, "sparse_categorical_crossentropy")
+    for number in range(STEPS):
+        alone.train_on_batch(images[number].reshape(-1, FEATURES), labels[number].ravel())
+    return {"steps": STEPS, "initial": initial, "final": flatten(model), "alone": flatten(alone)}
 
 
-def batches(size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return images [STEPS, size, BATCH_SIZE, FEATURES] and labels [STEPS, size, BATCH_SIZE], equal on all workers."""
-    rng = np.random.default_rng(1)
-    images = rng.normal(size=(STEPS, size, BATCH_SIZE, FEATURES)).astype("float32")
-    return images, rng.integers(CLASSES, size=images.shape[:3])
+def new_network() -> tuple[tf.keras.Model, tf.keras.optimizers.Optimizer]:
+    """Return a small network, with the same weights at each call, and its optimizer.
 
-
-def network() -> tf.keras.Model:
-    """Return a small network, with the same weights at each call."""
+    With Adam, averaging weights instead of gradients gives another result; SGD would not tell. The large epsilon keeps
+    it from enlarging the rounding errors of small gradients.
+    """
     tf.keras.utils.set_random_seed(1)
     layers = tf.keras.layers
-    return tf.keras.Sequential([layers.Input((FEATURES,)), layers.Dense(8, activation="tanh"),
-                                layers.Dense(CLASSES, activation="softmax")])
+    return (tf.keras.Sequential([layers.Input((FEATURES,)), layers.Dense(8, activation="tanh"),
+                                 layers.Dense(CLASSES, activation="softmax")]),
+            tf.keras.optimizers.Adam(0.05, epsilon=0.01))
 
 
-def adam() -> tf.keras.optimizers.Optimizer:
-    """Return Adam, with which averaging weights instead of gradients gives another result; SGD would not tell.
-
-    The large epsilon keeps it from enlarging the rounding errors of small gradients.
-    """
-    return tf.keras.optimizers.Adam(0.05, epsilon=0.01)
-
-
-def one_worker(images: np.ndarray, labels: np.ndarray) -> list[float]:
-    """Return the weights of one worker that takes the steps on the batches of all."""
-    model = network()
-    model.compile(adam(), "sparse_categorical_crossentropy")
-    for number in range(STEPS):
-        model.train_on_batch(images[number].reshape(-1, FEATURES), labels[number].ravel())
-    return weights(model)
-
-
-def weights(model: tf.keras.Model) -> list[float]:
+def flatten(model: tf.keras.Model) -> list[float]:
     """Return all weights of a model as one list."""
     return np.concatenate([weight.ravel() for weight in model.get_weights()]).tolist()
 
