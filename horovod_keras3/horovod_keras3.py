@@ -10,23 +10,13 @@ Horovod: install it (README.md), or copy it beside your script.
     model.compile(hvd.DistributedOptimizer(optimizer), loss, jit_compile=False)
     model.fit(..., callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
 
-Names and arguments are those of `horovod.tensorflow.keras`. What differs:
+Names and arguments are those of `horovod.tensorflow.keras`; README.md says what differs, and what is refused with an
+error that names the cause and the cure. Other names, such as `hvd.rank`, are those of `horovod.tensorflow`.
 
-- Workers that would train different models get an error that names the cause and the cure. The callbacks compare the
-  workers at the start of `fit`, at the start of each epoch and at the end: optimizer, steps, weights, optimizer state.
-- `DistributedOptimizer` changes the optimizer that it is given, and returns it. The class, config, variables and saved
-  file stay Keras' own, so `keras.models.load_model` can open the file without Horovod. Settings that change the result
-  are kept in the optimizer's name, where `load_model` of this file finds them.
-- Under the policy "mixed_float16" it puts a LossScaleOptimizer around the optimizer before it distributes it. `compile`
-  would put one outside, where an overflow on one worker would leave the others waiting.
-- An update counts as one step for `optimizer.iterations`, schedules and EMA, whatever `backward_passes_per_step` is.
-- Gradients of less than SMALL_BYTES altogether are exchanged as one group.
-- In a step in which the workers' batches differ in size, each worker's gradient counts by its samples.
-- Metrics are those of all samples: the states of Keras' metrics are summed over the workers. Broadcasts leave out the
-  states of random generators, because dropout must differ between workers.
-
-Unsupported uses raise an error that states the cause and a fix; README.md lists them. Under `jit_compile="auto"`, where
-there is a GPU, the callbacks set `jit_compile` to False, with a warning: XLA does not know Horovod's operations.
+`DistributedOptimizer` changes the optimizer that it is given, and returns it. Class, config, variables and saved file
+stay Keras' own; settings that change the result are kept in the optimizer's name, where `load_model` finds them. Under
+"mixed_float16" it puts a LossScaleOptimizer around the optimizer first: `compile` would put one outside, where an
+overflow on one worker would leave the others waiting.
 """
 
 from __future__ import annotations
@@ -47,36 +37,7 @@ import tensorflow as tf
 from horovod.common.elastic import ObjectState, run_fn
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.util import split_list
-from horovod.tensorflow import (  # noqa: F401
-    Average,
-    Compression,
-    ProcessSet,
-    Sum,
-    add_process_set,
-    ccl_built,
-    cross_rank,
-    cross_size,
-    cuda_built,
-    ddl_built,
-    global_process_set,
-    gloo_built,
-    gloo_enabled,
-    init,
-    is_initialized,
-    local_rank,
-    local_size,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rank,
-    remove_process_set,
-    rocm_built,
-    shutdown,
-    size,
-    start_timeline,
-    stop_timeline,
-)
+from horovod.tensorflow import Average, Compression, Sum, global_process_set, init, rank, rocm_built, shutdown, size
 from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
 from tensorflow.python.ops.control_flow_v2_func_graphs import CondBranchFuncGraph
 
@@ -93,6 +54,10 @@ SMALL_BYTES = 2**19
 images/s as a group, 45,000 one by one (medians of six alternating runs)."""
 _labels: Counter = Counter()
 """How many optimizers have reduced gradients under each label."""
+
+
+def __getattr__(name):
+    return getattr(hvd, name)
 
 
 def DistributedOptimizer(  # noqa: N802
@@ -143,11 +108,7 @@ def DistributedOptimizer(  # noqa: N802
 
 
 def _keep_settings(optimizer, settings):
-    """Write the settings that are not the default into the optimizer's name: the one text that Keras saves as it is.
-
-    Raises:
-        ValueError: The optimizer was saved with other settings.
-    """
+    """Write the settings that are not the default into the optimizer's name: the one text that Keras saves as it is."""
     chosen = {key: int(value) for key, (value, default) in settings.items() if value != default}
     saved = _saved_settings(optimizer)
     if saved and saved != chosen:
@@ -211,13 +172,7 @@ class _Reduction:
                 for grad in grads]
 
     def __call__(self, grads, variables, weight=None):
-        """Return the reduced gradients.
-
-        Args:
-            grads: Gradients, or None.
-            variables: Their variables.
-            weight: That of this worker's batch, by which its loss was scaled; if given, the weighted mean is returned.
-        """
+        """Return the reduced gradients; the weighted mean if this worker's loss was scaled by a weight."""
         if self.is_alone():
             return [self._sum_rows(grad) if _is_sparse(grad) else grad for grad in grads]
         self._agree(grads, variables)
@@ -315,9 +270,6 @@ class _Reduction:
         The default names contain those of Keras' layers, which differ if one worker builds one more model. So the
         optimizers of one label are numbered, each when it first reduces. A worker that joins an elastic job does not
         know how many came before it: there the shapes of the variables take the number's place.
-
-        Args:
-            earlier: The largest number of such optimizers that a worker has had.
         """
         if not self.unique:
             self.unique = f"{self.label}_{earlier}" if earlier else self.label
@@ -331,11 +283,7 @@ class _Reduction:
         return f"{operation}_{self.unique}_{number}"
 
     def weigh(self, samples):
-        """Return the weight of this worker's batch: 1 for the largest one of the first step, which all workers know.
-
-        Args:
-            samples: An integer tensor.
-        """
+        """Return the weight of this worker's batch: 1 for the largest one of the first step, which all workers know."""
         mine = tf.cast(samples, tf.float32)
 
         def agree():
@@ -401,9 +349,7 @@ class _Passes:
     def _sums(self, optimizer, grads, variables):
         """Return the sums for these gradients; the first pass creates them, outside the graph that is being traced.
 
-        Raises:
-            ValueError: This pass has gradients of other variables than the first. The update applies the gradients of
-                the last pass; the sums of other variables would be lost.
+        The update applies the sums of the last pass's variables; those of others would be lost.
         """
         with tf.init_scope():
             if not optimizer.built:
@@ -425,14 +371,6 @@ def _exchange(place, process_set=global_process_set, **mine):
 
     Every comparison has the same name for Horovod. So workers that are at different places of their programs do not
     wait for each other; all of them raise.
-
-    Args:
-        place: Where this worker is, as in "rank 0 is at ...".
-        process_set: The workers that compare themselves.
-        mine: Anything that can be pickled.
-
-    Raises:
-        RuntimeError: The workers are at different places; the message names two of them and their places.
     """
     if not process_set.included():
         return [mine]
@@ -555,12 +493,7 @@ def _refuse_context():
 
 
 def broadcast_variables(variables, root_rank):
-    """Broadcast the values of the root's variables to all workers.
-
-    Args:
-        variables: Variables of Keras or TensorFlow, in the same order on all workers.
-        root_rank: The worker that sends.
-    """
+    """Broadcast the values of the root's variables, of Keras or TensorFlow, to all workers."""
     refs = tuple(_tf_variable(each).ref() for each in variables)
     if refs:
         _broadcast_function(refs, root_rank)()
@@ -583,9 +516,6 @@ def average_statistics(model):
     """Set the moving statistics of a model, such as batch normalization's, to their mean over all workers.
 
     Each worker's come from its own samples. Call it on all workers before one of them saves the model.
-
-    Args:
-        model: A built model. Of its non-trainable weights, those of a floating type are averaged.
     """
     weights = [_tf_variable(each) for each in model.non_trainable_weights]
     weights = [each for each in weights if each.dtype.is_floating]
@@ -629,10 +559,8 @@ def load_model(filepath, custom_optimizers=None, custom_objects=None, compressio
     """Load a saved model, with the optimizer's state, and make its optimizer reduce its gradients as before.
 
     Args:
-        filepath: The file.
         custom_optimizers: The user's own optimizer classes that the file may name.
         custom_objects: Other objects that it may name.
-        compression: As for DistributedOptimizer.
         settings: Other arguments of DistributedOptimizer, where they are not to be those of the saved one.
     """
     names = {cls.__name__: cls for cls in custom_optimizers or []} | (custom_objects or {})
@@ -742,10 +670,8 @@ def _compare_weights(model, place, samples, offer=False):
     """Raise unless all workers hold the same weights and optimizer state, bit for bit.
 
     Args:
-        model: The model; its moving statistics are each worker's own.
-        place: For the message.
         samples: Those of the last epoch. Warn if the workers had different numbers, and the loss is not weighted.
-        offer: Warn if moving statistics differ.
+        offer: Warn if moving statistics differ, which are each worker's own.
     """
     optimizer = model.optimizer
     leaves = [each for each in model._flatten_layers() if not list(each._flatten_layers(include_self=False))]
@@ -835,10 +761,6 @@ class BroadcastGlobalVariablesCallback(_Callback):
     """Broadcast the root's weights and optimizer state to all workers before the first step of each `fit`.
 
     If any worker's model is not built by then, the broadcast happens after the first step.
-
-    Args:
-        root_rank: The worker that sends.
-        device: Device on which variables are broadcast.
     """
 
     def __init__(self, root_rank, device=""):
@@ -873,9 +795,6 @@ class MetricAverageCallback(_Callback):
     Place it before callbacks that read metrics, such as ReduceLROnPlateau. The states of Keras' metrics are summed over
     the workers, so accuracy, AUC and others are those of one worker with all samples. Other values, such as those that
     a model's own `train_step` or a callback puts into the logs, are averaged; where they differ, a warning names them.
-
-    Args:
-        device: Device on which the metrics are computed.
     """
 
     def __init__(self, device=""):
@@ -1035,15 +954,7 @@ def _velocities(optimizer):
 
 
 class LearningRateWarmupCallback(LearningRateScheduleCallback):
-    """Raise the learning rate over `warmup_epochs` from `initial_lr / size` to `initial_lr`, step by step.
-
-    Args:
-        initial_lr: The learning rate after the warmup.
-        warmup_epochs: The length of the warmup.
-        momentum_correction: As for LearningRateScheduleCallback.
-        steps_per_epoch: As for LearningRateScheduleCallback.
-        verbose: 1 to print a line when the warmup ends.
-    """
+    """Raise the learning rate over `warmup_epochs` from `initial_lr / size` to `initial_lr`, step by step."""
 
     def __init__(self, initial_lr, warmup_epochs=5, momentum_correction=True, steps_per_epoch=None, verbose=0):
         def multiplier(epoch):
@@ -1130,10 +1041,7 @@ def run(func):
     """Return a training function that continues from the last commit when workers are lost or join.
 
     Horovod's own decorator recognises only some errors of its operations. On the others it returns as if training had
-    finished.
-
-    Args:
-        func: Takes a state, such as KerasState, and other arguments.
+    finished. The function takes a state, such as KerasState, and other arguments.
     """
     @functools.wraps(func)
     def wrapper(state, *args, **kwargs):
@@ -1153,12 +1061,7 @@ def _restart():
 
 
 class CommitStateCallback(_Callback):
-    """Commit the state every `batches_per_commit` batches, and after each epoch.
-
-    Args:
-        state: The state.
-        batches_per_commit: Batches between two commits.
-    """
+    """Commit the state every `batches_per_commit` batches, and after each epoch."""
 
     def __init__(self, state, batches_per_commit=1):
         super().__init__()
@@ -1187,9 +1090,6 @@ class UpdateBatchStateCallback(_Callback):
     Horovod's own callback keeps the index of the last batch, which is one less, and so repeats that batch.
 
     Put it before callbacks that stop the training, such as EarlyStopping.
-
-    Args:
-        state: A state with `batch`.
     """
 
     def __init__(self, state):
@@ -1213,11 +1113,7 @@ class UpdateBatchStateCallback(_Callback):
 
 
 class UpdateEpochStateCallback(_Callback):
-    """Count the finished epochs in `state.epoch`, across resets.
-
-    Args:
-        state: A state with `epoch`.
-    """
+    """Count the finished epochs in `state.epoch`, across resets."""
 
     def __init__(self, state):
         super().__init__()

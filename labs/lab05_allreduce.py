@@ -264,7 +264,7 @@ def _messages(job):
 def _exchange_gradients_only(job, model, train, steps: int = 8) -> None:
     """Take some steps in which the workers exchange gradients and nothing else."""
     shard = datasets.shard(train.positions, job.config.batch_size, job.rank, job.size, 1, job.seed)
-    training.keras_internals.set_steps_per_execution(model, 1)
+    model.train_function.steps = 1
     batches = datasets.train_batches(train.images, train.labels, shard, epoch=1, seed=job.seed)
     model.fit(batches, steps_per_epoch=steps, shuffle=False, verbose=0)
 

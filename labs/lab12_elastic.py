@@ -91,7 +91,7 @@ def _elastic(config: Config, options: Options):
         digits = _digits(config)
         test = worker.train(models.mnist_cnn(), tf.keras.optimizers.Adam(config.base_lr), digits.train, digits.test)
         memory = worker.memory
-        tables = {"events": list(memory.events), "progress": list(memory.progress), "weights": worker.weights}
+        tables = {"events": list(memory.events), "progress": list(memory.progress)}
         return _finish(worker.job, list(memory.history), test, tables)
 
 

@@ -25,18 +25,14 @@ print(hvd.__file__, hvd.size(), importlib.util.find_spec("labs"))
 """
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
-    """Build the wheel from a copy, since setuptools writes into the folder from which it builds."""
-    folder = tmp_path_factory.mktemp("package")
-    for name in FILES:
+def test_the_wheel_is_one_module_that_is_imported_without_the_kit_and_does_not_require_horovod(tmp_path):
+    """pip would build a missing Horovod from source, where its build finds no TensorFlow."""
+    folder, target = tmp_path / "package", tmp_path / "target"
+    folder.mkdir()
+    for name in FILES:  # A copy, since setuptools writes into the folder from which it builds.
         shutil.copy(PACKAGE / name, folder)
     subprocess.run([*PIP, "wheel", *OFFLINE, "--wheel-dir", folder, folder], check=True)
-    return next(folder.glob("horovod_keras3-*.whl"))
-
-
-def test_the_wheel_has_one_module_the_licence_and_does_not_require_horovod(wheel):
-    """pip would build a missing Horovod from source, where its build finds no TensorFlow."""
+    (wheel,) = folder.glob("horovod_keras3-*.whl")
     file = zipfile.ZipFile(wheel)
     names = file.namelist()
     assert [name for name in names if ".dist-info/" not in name] == ["horovod_keras3.py"]
@@ -44,10 +40,6 @@ def test_the_wheel_has_one_module_the_licence_and_does_not_require_horovod(wheel
     (metadata,) = [file.read(name).decode() for name in names if name.endswith("/METADATA")]
     required = re.findall(r"^Requires-Dist: ([^;\n]*)$", metadata, re.MULTILINE)
     assert required == ["tensorflow>=2.16", "keras>=3", "numpy"]
-
-
-def test_it_is_imported_from_a_fresh_folder_without_the_kit(wheel, tmp_path):
-    target = tmp_path / "target"
     subprocess.run([*PIP, "install", *OFFLINE, "--target", target, wheel], check=True)
     # -S: without .pth files, which put an editable install of this package, and the kit, on sys.path.
     path = f"{target}:{sysconfig.get_path('platlib')}:{sysconfig.get_path('purelib')}"

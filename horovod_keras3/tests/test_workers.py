@@ -64,7 +64,7 @@ def test_elastic_training_goes_on_with_one_worker_and_with_two_again(launch, tmp
                "--blacklist-cooldown-range", 1, 2,  # Otherwise a host on which a worker failed is excluded for ever.
                "--network-interfaces", "lo",  # Otherwise Horovod looks for a network that two hosts share.
                "--gloo-timeout-seconds", 300]
-    launch(sys.executable, PROGRAMS / "loopback.py", *options, sys.executable, PROGRAMS / "elastic.py", tmp_path)
+    launch("horovodrun", *options, sys.executable, PROGRAMS / "elastic.py", tmp_path)
     result = json.loads((tmp_path / "results.json").read_text())
     sizes = [size for index, (*_, size) in enumerate(result["log"])
              if not index or size != result["log"][index - 1][2]]

@@ -12,21 +12,7 @@ import tensorflow as tf
 from labs.datasets.splits import Subset
 from labs.run import environment
 from labs.run.errors import LabError
-from labs.training import checkpoint, hvd_ops, keras_internals, layout
-
-
-def checksums(model: tf.keras.Model) -> dict[str, int]:
-    """Return a CRC-32 of every weight of a model and of every variable of its optimizer, by index and name."""
-    sums = {}
-    for index, variable in enumerate([*model.weights, *model.optimizer.variables]):
-        values = checkpoint.as_array(keras_internals.tf_variable(variable))
-        sums[f"{index} {variable.path}"] = zlib.crc32(values.reshape(-1).view(np.uint8).data)
-    return sums
-
-
-def digests(subset: Subset) -> dict[str, Any]:
-    """Return a subset's number of images, the digest of its whole data set (with the test images), and its own."""
-    return {"images": len(subset), "data_set": subset.data, "digest": subset.digest()}
+from labs.training import hvd_ops, keras_internals, layout
 
 
 def identity(workers: int, **subsets: Subset | None) -> dict[str, Any]:
@@ -36,18 +22,21 @@ def identity(workers: int, **subsets: Subset | None) -> dict[str, Any]:
         workers: The number of workers; 0 if it may change.
         subsets: The data, by name, as in `train=...`.
     """
-    given = {name: subset for name, subset in subsets.items() if subset is not None}
-    data = {name: digests(subset) for name, subset in given.items()}
-    names = {name: subset.digest_of_names() for name, subset in given.items()}
+    data = {name: digests(subset) for name, subset in subsets.items() if subset is not None}
     versions = {name: value for name, value in layout.versions().items() if name not in ("python", "labs")}
-    return {"data": data, "names": names, "settings": {"workers": workers, **versions, **environment.recorded()}}
+    return {"data": data, "settings": {"workers": workers, **versions, **environment.recorded()}}
+
+
+def digests(subset: Subset) -> dict[str, Any]:
+    """Return a subset's number of images, the digest of its whole data set (with the test images), and its own."""
+    return {"images": len(subset), "data_set": subset.data, "digest": subset.digest()}
 
 
 def check_same_on_all_workers(**items: Any) -> None:
     """Raise unless every item is identical on all workers; cheapest to find before step 1.
 
     Args:
-        items: By name: the config, the versions, a digest of the data manifest ...; anything that JSON can hold.
+        items: By name: the config, the versions, a digest of the data ...; anything that JSON can hold.
 
     Raises:
         LabError: An item differs; the message names it, the first rank that differs from rank 0, and both values.
@@ -66,25 +55,31 @@ def check_same_on_all_workers(**items: Any) -> None:
 def _difference(zero: str, other: str, rank: int) -> str:
     """Describe how two JSON texts differ; for dictionaries, name the first keys that differ."""
     a, b = json.loads(zero), json.loads(other)
-    if isinstance(a, dict) and isinstance(b, dict):
-        keys = [key for key in sorted({*a, *b}) if a.get(key) != b.get(key)]
-        a, b = {key: a.get(key) for key in keys[:3]}, {key: b.get(key) for key in keys[:3]}
+    if isinstance(a, dict):
+        keys = [key for key in sorted({*a, *b}) if a.get(key) != b.get(key)][:3]
+        a, b = ({key: each.get(key) for key in keys} for each in (a, b))
     return f"rank 0 has {a}, rank {rank} has {b}"
 
 
 def compare_weights(model: tf.keras.Model, when: str) -> None:
     """Raise unless weights and optimizer state are equal bit for bit on all workers.
 
-    Args:
-        model: Compiled and built.
-
     Raises:
         LabError: A variable differs; the message names the first one and the rank that holds the other value.
     """
     mine = checksums(model)
+    # Horovod: workers exchange gradients, not weights; nothing else shows that the weights have stayed equal.
     by_rank = hvd_ops.gather(mine.values())
     ranks, columns = np.nonzero(by_rank != by_rank[0])
     if len(ranks):
         variable = list(mine)[columns[0]]
         raise LabError(f"workers hold different weights {when}: {variable!r} of rank {ranks[0]} differs from rank "
                        "0's, so the run is invalid; wrap the optimizer, and broadcast the initial state")
+
+
+def checksums(model: tf.keras.Model) -> dict[str, int]:
+    """Return a CRC-32 of every weight of a model and of every variable of its optimizer, by index and name."""
+    paths = [variable.path for variable in [*model.weights, *model.optimizer.variables]]
+    arrays = map(keras_internals.as_array, keras_internals.state(model))
+    return {f"{index} {path}": zlib.crc32(array.reshape(-1).view(np.uint8).data)
+            for index, (path, array) in enumerate(zip(paths, arrays, strict=True))}

@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from labs.run import terminal
 from labs.run.heartbeat import Monitor
-from labs.training import hvd_ops, keras_internals
+from labs.training import hvd_ops
 
 BETWEEN_CALLBACKS = 0.2
 """Seconds between two checks of signals, progress bar and heartbeat. If a step is shorter, a call takes several."""
@@ -20,8 +20,8 @@ MOST_STEPS = 64
 class Steps(tf.keras.callbacks.Callback):
     """Follows the steps of one epoch.
 
-    Keras returns to Python after every `steps_per_execution` steps. For small models that return costs more than the
-    step. So the first few steps are timed one by one, and then their number is set so that Keras returns about every
+    Keras returns to Python after each call of its train function. For small models that return costs more than a step.
+    So the first few steps are timed one by one, and then their number is set so that Keras returns about every
     BETWEEN_CALLBACKS seconds. This changes no result. But all workers must use the same number: they return after the
     same steps, and `after_step` may communicate.
 
@@ -35,48 +35,45 @@ class Steps(tf.keras.callbacks.Callback):
             epoch there.
     """
 
-    def __init__(self, heart: Monitor, epoch: int, steps: int, micro_batches: int, bar: bool, *, first: int,
+    def __init__(self, monitor: Monitor, epoch: int, steps: int, micro_batches: int, bar: bool, *, first: int,
                  begin: Callable[[], None], after_step: Callable[[int], bool]):
         super().__init__()
-        self.heart, self.epoch, self.steps, self.micro_batches, self.first = heart, epoch, steps, micro_batches, first
-        self.begin, self.after_step, self.stopped = begin, after_step, False
-        self.pace, self.paced = 1, steps - first <= 8
+        self.monitor, self.epoch, self.steps, self.first = monitor, epoch, steps, first
+        self.micro_batches, self.begin, self.after_step = micro_batches, begin, after_step
+        self.stopped, self.pace, self.is_paced = False, 1, steps - first <= 8
         self.columns = bar and terminal.columns()
-        self.step, self.since = first, time.perf_counter()
-        self.began = self.since
+        self.step, self.began = first, time.perf_counter()
+        self.call_began = self.began
 
     def on_train_begin(self, logs=None):
-        keras_internals.start_counting(self.model)
-        self._set_steps()
+        self.model.train_function.taken = 0
+        self._plan_call()
 
     def on_epoch_begin(self, epoch, logs=None):
         self.begin()
 
     def on_train_batch_end(self, batch, logs=None):
-        step = self.first + keras_internals.steps_taken(self.model) // self.micro_batches
-        done, self.step = step - self.step, step
-        self.heart.step(self.epoch, step, hvd_ops.seconds_waited(self.model.optimizer))
+        before, self.step = self.step, self.first + self.model.train_function.taken // self.micro_batches
+        self.monitor.step(self.epoch, self.step, hvd_ops.seconds_waited(self.model.optimizer))
         self._show(logs["loss"])
-        if not self.paced and step - self.first >= 3:
-            self._set_pace(done)
-        self.stopped = step < self.steps and self.after_step(step)
-        if self.stopped or step == self.steps:
+        if not self.is_paced and self.step - self.first >= 3:
+            self._set_pace(self.step - before)
+        self.stopped = self.step < self.steps and self.after_step(self.step)
+        if self.stopped or self.step == self.steps:
             self.model.stop_training = True
         else:
-            self._set_steps()
-        self.since = time.perf_counter()
+            self._plan_call()
 
-    def _set_pace(self, done: int) -> None:
-        seconds_per_step = (time.perf_counter() - self.since) / done
-        pace = max(1, min(MOST_STEPS, int(BETWEEN_CALLBACKS / seconds_per_step)))
+    def _set_pace(self, taken: int) -> None:
+        pace = max(1, min(MOST_STEPS, int(BETWEEN_CALLBACKS * taken / (time.perf_counter() - self.call_began))))
         # Horovod: workers that return after different steps would wait for each other forever.
-        self.pace = int(hvd_ops.gather_in_graph([pace]).min())
-        self.paced = True
+        self.pace = int(hvd_ops.gather([pace], "asked").min())
+        self.is_paced = True
 
-    def _set_steps(self) -> None:
+    def _plan_call(self) -> None:
         """Set the steps of the next call: no more than the epoch has left."""
-        steps = min(self.pace, self.steps - self.step)
-        keras_internals.set_steps_per_execution(self.model, self.micro_batches * steps)
+        self.model.train_function.steps = self.micro_batches * min(self.pace, self.steps - self.step)
+        self.call_began = time.perf_counter()
 
     def _show(self, loss: float) -> None:
         if self.columns:
@@ -86,14 +83,3 @@ class Steps(tf.keras.callbacks.Callback):
 
     def on_train_end(self, logs=None):
         terminal.show_progress("")
-
-
-class EvaluationSteps(tf.keras.callbacks.Callback):
-    """Keeps this worker's heartbeat going during an evaluation."""
-
-    def __init__(self, heart: Monitor):
-        super().__init__()
-        self.heart = heart
-
-    def on_test_batch_end(self, batch, logs=None):
-        self.heart.still_moving()

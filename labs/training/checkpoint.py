@@ -9,10 +9,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -23,8 +22,6 @@ from labs.training import hvd_ops, keras_internals
 from labs.training.workers import Job
 
 KEEP = 2
-JSON_FIELDS = ("epoch", "history", "step", "seconds")
-"""Fields of a Position that are written as JSON; the other one holds arrays."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,50 +39,34 @@ class Position:
     worker_states: tuple[tuple[np.ndarray, ...], ...] = ()
     """After these steps, by rank: the values of `worker_state`, which differ between workers."""
 
+    def __str__(self) -> str:
+        return f"epoch {self.epoch}" + f", step {self.step}" * (self.step > 0)
+
 
 def worker_state(model: tf.keras.Model) -> list[tf.Variable]:
-    """Return the variables that differ between workers within an epoch.
-
-    They are the sums of the metrics, the statistics of batch norm, and the state of dropout's random generators.
-
-    Args:
-        model: Compiled and built.
-    """
+    """Return what differs between workers within an epoch: sums of metrics, states of batch norm and of dropout."""
     sums = [variable for metric in model.metrics for variable in metric.variables]
     variables = [keras_internals.tf_variable(variable) for variable in [*sums, *model.non_trainable_weights]]
     return [*variables, *keras_internals.random_state(model)]
-
-
-def as_array(variable: tf.Variable) -> np.ndarray:
-    """Return a variable's value as an array, only to be read; without a copy if it is in this machine's memory.
-
-    A copy is expensive: the kernel has to fill every page of memory that is new to a process.
-    """
-    value = variable.value()
-    try:
-        return np.asarray(memoryview(value))
-    except ValueError:  # numpy cannot share the memory of bfloat16.
-        return value.numpy()
 
 
 def save(folder: Path, model: tf.keras.Model, position: Position, config: Any, identity: Mapping[str, Any]) -> Path:
     """Write a checkpoint, delete all but the last two, and return its path; rank 0 alone calls it.
 
     Args:
-        model: Compiled and built, so that the optimizer's state exists.
+        model: Compiled and built.
         config: The lab's Config; a run that resumes must have the same.
         identity: What else it must have; see `agreement.identity`.
     """
-    fields = {name: getattr(position, name) for name in JSON_FIELDS}
-    meta = {"position": fields, "config": dataclasses.asdict(config), "identity": dict(identity),
-            "shapes": _shapes(model)}
-    shared = {f"v{number:04d}": as_array(variable) for number, variable in enumerate(keras_internals.state(model))}
-    by_rank = {f"rank{rank:04d}v{number:04d}": value for rank, values in enumerate(position.worker_states)
+    arrays: dict[str, Any] = {f"v{number:04d}": keras_internals.as_array(variable)
+                              for number, variable in enumerate(keras_internals.state(model))}
+    arrays |= {f"rank{rank:04d}v{number:04d}": value for rank, values in enumerate(position.worker_states)
                for number, value in enumerate(values)}
-    meta["arrays"] = sorted([*shared, *by_rank])
+    meta = {"position": vars(position) | {"worker_states": ()}, "config": dataclasses.asdict(config),
+            "identity": dict(identity), "shapes": _shapes(model), "arrays": sorted(arrays)}
     path = folder / (f"epoch-{position.epoch:05d}" + f"-step-{position.step:07d}" * (position.step > 0) + ".npz")
     with atomic.writing(path) as file:
-        _write(file, {"meta": np.array(json.dumps(meta, default=str)), **shared, **by_rank})
+        np.savez(file, meta=np.array(json.dumps(meta, default=str)), **arrays)
     for old in by_age(folder)[:-KEEP]:
         old.unlink()
     return path
@@ -102,15 +83,18 @@ def restore(folder: Path, model: tf.keras.Model, config: Any, identity: Mapping[
     """
     for path in reversed(by_age(folder)):
         try:
-            meta, values, by_rank = _read(path)
+            meta, arrays = _read(path)
         except Exception:  # A damaged zip makes zipfile and numpy raise almost anything.
             print(f"labs: {path.name} is damaged; trying the previous one", flush=True)
             continue
         _check_same_run(path, meta, model, config, identity)
-        for variable, value in zip(keras_internals.state(model), values, strict=True):
-            variable.assign(value)
-        fields = {name: meta["position"][name] for name in JSON_FIELDS}
-        return Position(**fields | {"history": tuple(fields["history"])}, worker_states=by_rank)
+        for number, variable in enumerate(keras_internals.state(model)):
+            variable.assign(arrays[f"v{number:04d}"])
+        by_rank: dict[str, list[np.ndarray]] = {}
+        for name in sorted(name for name in arrays if name.startswith("rank")):
+            by_rank.setdefault(name[:8], []).append(arrays[name])
+        return Position(**meta["position"] | {"history": tuple(meta["position"]["history"]),
+                                              "worker_states": tuple(map(tuple, by_rank.values()))})
     return Position()
 
 
@@ -119,57 +103,30 @@ def by_age(folder: Path) -> list[Path]:
     return sorted(folder.glob("epoch-*.npz"), key=lambda path: path.stem)
 
 
-def _write(file: IO[bytes], arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays as `np.savez` does, but without copying each of them."""
-    with zipfile.ZipFile(file, "w") as archive:
-        for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                values = np.asarray(array, order="C")
-                np.lib.format.write_array_header_1_0(member, np.lib.format.header_data_from_array_1_0(values))
-                member.write(values.reshape(-1).view(np.uint8).data)
-
-
-def _read(path: Path) -> tuple[dict, list[np.ndarray], tuple[tuple[np.ndarray, ...], ...]]:
-    """Return a checkpoint's metadata, the state that all workers share, and each worker's own state by rank."""
+def _read(path: Path) -> tuple[dict, dict[str, np.ndarray]]:
+    """Return a checkpoint's metadata, and its arrays by name; raise an exception if the file is damaged."""
     with np.load(path, allow_pickle=False) as file:
         damaged = file.zip.testzip()  # numpy reads only as far as an array's header says, and may miss damage.
         meta = json.loads(str(file["meta"]))
         if damaged or sorted(file.files) != ["meta", *meta["arrays"]]:
             raise ValueError(f"{damaged or 'an array'} is not as it was written")
-        arrays = {name: file[name] for name in sorted(file.files) if name != "meta"}
-    by_rank: dict[str, list[np.ndarray]] = {}
-    for name in [name for name in arrays if name.startswith("rank")]:
-        by_rank.setdefault(name[:8], []).append(arrays.pop(name))
-    return meta, list(arrays.values()), tuple(tuple(values) for values in by_rank.values())
+        return meta, {name: file[name] for name in meta["arrays"]}
 
 
 def _check_same_run(path: Path, meta: dict, model: tf.keras.Model, config: Any, identity: Mapping[str, Any]) -> None:
     """Raise unless a checkpoint is of the same config (except its epochs), data and versions, and of the same model."""
-    run, saved = path.parents[1].name, meta.get("identity")
-    if saved is None:
-        raise LabError(f"an older version of the kit saved {path}; choose another --name")
-    # run.json, which the run lock compares, may be lost, or of another run than a copied checkpoint.
+    run, saved = path.parents[1].name, meta["identity"]
     run_lock.refuse_changed(run, meta["config"], dataclasses.asdict(config))
     if saved["data"] != identity["data"]:
+        sizes = [f"{subset['images']:,} {name.replace('train', 'training')} images then, {now['images']:,} now"
+                 for name, subset in saved["data"].items()
+                 if subset["images"] != (now := identity["data"][name])["images"]]
         raise LabError(f"the data has changed since {run!r} saved {path.name} "
-                       f"({_data_change(saved, identity)}); choose another --name")
+                       f"({', '.join(sizes) or 'a file, a label or the test set differs'}); choose another --name")
     run_lock.refuse_changed(run, saved["settings"], identity["settings"], are_options=False)
     if meta["shapes"] != _shapes(model):
         raise LabError(f"{path} holds another model; resume it with the code it was started with, or choose another "
                        "--name")
-
-
-def _data_change(saved: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Return in what the data of two runs differ, given their identities."""
-    changes = []
-    for name, subset in saved["data"].items():
-        kind, size = name.replace("train", "training"), now["data"][name]["images"]
-        if subset["images"] != size:
-            changes.append(f"{subset['images']:,} {kind} images then, {size:,} now")
-        elif saved.get("names", {}).get(name) != now["names"][name]:
-            changes.append(f"other {kind} images or labels")
-    kinds = " and ".join(saved["data"]).replace("train", "training")
-    return ", ".join(changes) or f"the {kinds} images have the same names and labels: a file or the test set differs"
 
 
 def _shapes(model: tf.keras.Model) -> list[list[int]]:
@@ -191,7 +148,7 @@ class Saver:
         return time.perf_counter() - self.began
 
     def begin_epoch(self) -> None:
-        """Start the clock of an epoch."""
+        """Start the epoch's clock."""
         self.began = time.perf_counter() - self.position.seconds
 
     def restore_worker_state(self) -> None:
@@ -216,20 +173,12 @@ class Saver:
         self._save(Position(self.position.epoch + 1, (*self.position.history, row)))
 
     def stop_if_requested(self) -> None:
-        """Stop after an epoch if the run was asked to.
-
-        Raises:
-            Stopped: The run was asked to stop.
-        """
+        """Raise Stopped after an epoch if the run was asked to stop."""
         if self._due()[1]:
             self.stop()
 
     def stop(self) -> None:
-        """End the run, whose state is saved.
-
-        Raises:
-            Stopped: Always.
-        """
+        """Raise Stopped on all workers; the run is saved."""
         epoch, step = self.position.epoch, self.position.step
         reached = f"step {step} of epoch {epoch + 1}" if step else f"epoch {epoch}"
         self.job.print_once(f"stopped and saved after {reached}")
@@ -241,7 +190,7 @@ class Saver:
         """Return whether to save and whether to stop, the same on all workers."""
         due = time.perf_counter() - self.saved > self.job.options.save_seconds
         # Horovod: a signal may reach one worker a step earlier, and clocks differ, so all workers decide together.
-        by_rank = hvd_ops.gather_in_graph([due, worker.is_stop_requested()])
+        by_rank = hvd_ops.gather([due, worker.is_stop_requested()], "asked")
         return bool(by_rank[0, 0]), bool(by_rank[:, 1].any())
 
     def _save(self, position: Position) -> None:

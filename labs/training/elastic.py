@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import os
 import time
-import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +17,7 @@ import horovod.tensorflow as hvd
 import tensorflow as tf
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 
-from horovod_keras3 import KerasState
+import horovod_keras3
 from labs.datasets.pipeline import train_batches
 from labs.datasets.sharding import coverage, shard
 from labs.datasets.splits import Subset
@@ -27,14 +26,9 @@ from labs.run.errors import LabError
 from labs.run.options import Options
 from labs.run.run_lock import hold
 from labs.run.text import plural
-from labs.training import agreement, checkpoint, elastic_hosts, hvd_ops, schedule
-from labs.training.keras_internals import take_steps
-from labs.training.layout import Layout, current_layout, pin_gpu, set_threads
-from labs.training.loop import compile_for, epoch_line, evaluate, seed_dropout
+from labs.training import agreement, checkpoint, elastic_hosts, hvd_ops, keras_internals, layout, schedule
+from labs.training.loop import compile_for, epoch_line, evaluate
 from labs.training.workers import Job
-
-LOST = "worker lost"
-JOINED = "worker joined"
 
 
 @dataclasses.dataclass
@@ -62,27 +56,18 @@ class Elastic:
         config: The lab's Config; with batch_size, epochs, base_lr, scaling, commit_steps and seed.
         options: Where the run's folder is; with a name, which workers that join later must find.
         fault: Called after each step with this object; it may kill workers, or let new ones start.
-
-    Raises:
-        LabError: The workers were not started by elastic Horovod, or an option does not work with it.
     """
 
-    def __init__(self, config: Any, options: Options, fault: Callable[[Elastic], None] | None = None):
+    def __init__(self, config: Any, options: Options, fault: Callable[[Elastic], None]):
         fields.check(config)
-        if options.timeline:
-            raise LabError("Horovod's timeline ends with the first reset; leave out --timeline, or add --study resume")
-        self.lab, self.config, self.fault = fields.lab_name(config), config, fault
+        self.lab, self.config, self.options, self.fault = fields.lab_name(config), config, options, fault
         self.gpu, self.threads = _join(config.seed)
-        runs = options.results_root / self.lab
-        if options.name is None:
-            raise LabError("workers that join later must find the run; give it a --name")
-        self.options, self.folder = options, runs / options.name
+        self.folder = options.results_root / self.lab / str(options.name)
         began = time.monotonic() - resources.process_seconds()
         self.memory = Progress(began=began, stopped=began)
         self.lock = contextlib.ExitStack()
         self.uncommitted = 0
         self.in_step = self.running = False
-        self.weights: list[dict[str, int]] = []
 
     def train(self, model: tf.keras.Model, optimizer: tf.keras.optimizers.Optimizer, train: Subset,
               test: Subset) -> dict:
@@ -91,8 +76,6 @@ class Elastic:
         Args:
             model: Built, not compiled.
             optimizer: Its learning rate is set here, from the number of workers.
-            train: The training images; each is used once per epoch.
-            test: The images to evaluate at the end.
         """
         self.model, self.images = model, train
         # Horovod: gradients are averaged over the workers that take part in the step.
@@ -102,10 +85,9 @@ class Elastic:
             position = checkpoint.restore(self.folder / "checkpoints", model, self.config, self.identity)
         self.memory.history = position.history
         # Horovod: copies this state at a commit, restores it after a loss, and sends it to new workers.
-        state = KerasState(model, optimizer=model.optimizer, epoch=position.epoch, seen=0,
-                           step=int(model.optimizer.iterations))
+        state = horovod_keras3.KerasState(model, epoch=position.epoch, seen=0, step=int(model.optimizer.iterations))
         # Horovod: calls `_segment` again after each reset, with the state restored.
-        return hvd.elastic.run(self._segment)(state, test)
+        return horovod_keras3.elastic.run(self._segment)(state, test)
 
     def close(self) -> None:
         """Stop the heartbeat and unlock the run's folder."""
@@ -118,7 +100,7 @@ class Elastic:
         """Epochs trained so far, including steps that are not committed yet."""
         return self.state.epoch + self.seen / len(self.images)
 
-    def _segment(self, state: KerasState, test: Subset) -> dict[str, float]:
+    def _segment(self, state: horovod_keras3.KerasState, test: Subset) -> dict[str, float]:
         """Train until the end, or until the set of workers changes."""
         self.state, self.seen, self.uncommitted = state, state.seen, 0
         self.in_step = self.running = False
@@ -127,41 +109,29 @@ class Elastic:
             while state.epoch < self.config.epochs:
                 self._epoch()
             heartbeat.current().pause()
-            self.weights = _weights(self.model)
             return evaluate(self.job, self.model, test, self.config.batch_size)
-        except (HorovodInternalError, HostsUpdatedInterrupt):
+        except (HorovodInternalError, HostsUpdatedInterrupt, tf.errors.OpError):
             self._stop()
             raise
-        except tf.errors.OpError as error:
-            self._stop()
-            raise _as_horovod_error(error) from None
 
     def _gather(self) -> None:
         """Give all present workers the same view of the run: layout, memory, learning rate."""
-        layout = current_layout(self.gpu, self.threads)
+        now = layout.current_layout(self.gpu, self.threads)
         # Horovod: assigns new ranks at each reset; the workers that have been here longest come first.
         self.memory = hvd_ops.broadcast_object(self.memory)
-        if layout.rank == 0 and not hasattr(self, "job"):
+        if now.rank == 0 and not hasattr(self, "job"):
             # A survivor that becomes rank 0 continues in a folder that has checkpoints already.
             options = dataclasses.replace(self.options, resume=self.options.resume or bool(self.memory.events))
             self.lock.enter_context(hold(self.lab, options, 0, self.config))
-        self.job = Job(self.lab, self.folder.name, self.folder, self.config, self.options, layout, self.memory.began,
+        self.job = Job(self.lab, self.folder.name, self.folder, self.config, self.options, now, self.memory.began,
                        self.identity["data"])
-        self._start_heartbeat(layout)
-        # Horovod: with fewer workers the global batch is smaller, and the learning rate follows it.
-        scaled_lr = schedule.scaled_lr(self.config.base_lr, layout.size, self.config.scaling)
-        self.model.optimizer.learning_rate.assign(scaled_lr)
-        self.job.print_once(f"{self.lab}: {layout}, learning rate {scaled_lr:.4g}")
-
-    def _start_heartbeat(self, layout: Layout) -> None:
-        """Start the heartbeat under the rank that this worker has now, and delete those of lost workers."""
         if heartbeat.current():
             heartbeat.current().close()
-        folder = self.folder / heartbeat.FOLDER
-        heartbeat.begin(folder, layout.rank, self.options.stall_seconds, layout.hosts[layout.rank])
-        for path in folder.glob("rank-*"):
-            if int(path.name.partition("-")[2]) >= layout.size:
-                path.unlink(missing_ok=True)
+        heartbeat.begin(self.folder / heartbeat.FOLDER, now.rank, self.options.stall_seconds, now.hosts[now.rank])
+        # Horovod: with fewer workers the global batch is smaller, and the learning rate follows it.
+        scaled_lr = schedule.scaled_lr(self.config.base_lr, now.size, self.config.scaling)
+        self.model.optimizer.learning_rate.assign(scaled_lr)
+        self.job.print_once(f"{self.lab}: {now}, learning rate {scaled_lr:.4g}")
 
     def _epoch(self) -> None:
         """Train on the rest of the epoch."""
@@ -173,27 +143,28 @@ class Elastic:
         line = coverage(hvd_ops.gather_object(mine), left)
         if not self.running:
             job.print_once(line)
-        seed_dropout(self.model, config.seed, state.epoch, job.rank)
+        keras_internals.seed_dropout(self.model, config.seed, state.epoch, job.rank)
         self.model.reset_metrics()
         batches = iter(train_batches(self.images.images, self.images.labels, mine, epoch=state.epoch, seed=config.seed))
         self.memory.epoch_began = self.memory.epoch_began or time.monotonic()
         for step in range(mine.steps):
             self.in_step = True
-            take_steps(self.model, batches, 1)
+            keras_internals.take_steps(self.model, batches, 1)
             self.in_step = False
             self.uncommitted += 1
             self.seen = min(first + (step + 1) * config.batch_size * job.size, len(order))
-            self._moved()
+            self._after_step()
             if self.uncommitted == config.commit_steps and self.seen < len(order):
                 self._commit()
         self._finish_epoch(float(mine.weights.sum()))
 
-    def _moved(self) -> None:
+    def _after_step(self) -> None:
         """Record that training continues and, after a reset, what the reset cost."""
         memory, now = self.memory, time.monotonic()
         heartbeat.current().step(self.state.epoch + 1, self.state.step + self.uncommitted)
         if not self.running:
-            kind = "start" if not memory.size else LOST if self.job.size < memory.size else JOINED
+            change = "lost" if self.job.size < memory.size else "joined"
+            kind = f"worker {change}" if memory.size else "start"
             event = {"kind": kind, "seconds": now - memory.began, "size": self.job.size, "step": self.state.step,
                      "steps_lost": memory.steps_lost, "seconds_lost": now - memory.stopped}
             memory.events += (event,)
@@ -201,8 +172,7 @@ class Elastic:
             self.job.print_once(f"{kind}: size {event['size']} from step {event['step']} on, "
                                 f"{plural(event['steps_lost'], 'step')} and {event['seconds_lost']:.1f} s lost")
         self.running, memory.stopped = True, now
-        if self.fault:
-            self.fault(self)
+        self.fault(self)
 
     def _commit(self) -> None:
         """Copy weights, optimizer and position in the data to memory; then check whether workers join or leave."""
@@ -245,7 +215,7 @@ class Elastic:
         memory = self.memory
         if self.running:  # How far it had come, before it goes back to the last commit.
             memory.progress += (self._point(memory.stopped, self.seen),)
-        memory.size = self.job.size if self.running else memory.size
+            memory.size = self.job.size
         # The step in which the loss was detected counts too: its work is lost.
         memory.steps_lost = self.uncommitted + self.in_step
         memory.history = memory.history[: self.state.epoch]
@@ -261,24 +231,7 @@ def _join(seed: int) -> tuple[str | None, int]:
         raise LabError("these workers were not started for elastic training: start them with `labs run`, "
                        "or add --study resume")
     # Horovod: sees the leaving worker alone on its host. That host is this machine, and the last GPU is its own.
-    gpu = pin_gpu(-1 if elastic_hosts.is_leaving() else hvd.local_rank(), 1)
-    threads = set_threads(0, started)
+    gpu = layout.pin_gpu(-1 if elastic_hosts.is_leaving() else hvd.local_rank(), 1)
+    threads = layout.set_threads(0, started)
     tf.keras.utils.set_random_seed(seed)
     return gpu, threads
-
-
-def _weights(model: tf.keras.Model) -> list[dict[str, int]]:
-    """Return a checksum of every worker's weights and optimizer state."""
-    mine = zlib.crc32(repr(agreement.checksums(model)).encode())
-    return [{"rank": rank, "checksum": int(theirs)} for rank, (theirs,) in enumerate(hvd_ops.gather([mine]))]
-
-
-def _as_horovod_error(error: tf.errors.OpError) -> Exception:
-    """Return the error that Horovod raises for a lost worker; any other error as one line.
-
-    Horovod 0.28.1 recognises its own error only for some of its operations, and ends training on any other
-    UnknownError.
-    """
-    if "Horovod" in str(error):
-        return HorovodInternalError(str(error))
-    return LabError((error.message or type(error).__name__).strip().splitlines()[0])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable
-from pathlib import Path
 
 import horovod.tensorflow as hvd
 import numpy as np
@@ -13,9 +12,10 @@ import tensorflow as tf
 
 from horovod_keras3 import DistributedOptimizer
 from labs.training import keras_internals
-from labs.training.optimizers import fused
+from labs.training.keras_internals import after_all, fused
 
 TIMELINE = "timeline.json"
+"""Every message as rank 0 saw it, for ui.perfetto.dev."""
 BROADCAST_BYTES: dict[str, int] = {}
 """Sizes of the variables that rank 0 broadcast, by their names in the timeline, which omits the sizes."""
 
@@ -64,37 +64,18 @@ class TimedExchange:
         return getattr(self._reduce, name)
 
     def __call__(self, grads, *arguments):
-        with tf.control_dependencies(_ended(grads)):
+        with after_all(grads):
             began = tf.timestamp()
         means = self._reduce(grads, *arguments)
-        with tf.control_dependencies(_ended(means)):
+        with after_all(means):
             self.seconds.assign_add(tf.timestamp() - began)
         return means
 
 
-def _ended(tensors: Iterable[tf.Tensor | None]) -> list[tf.Operation]:
-    """Return the operation that runs after all tensors are computed; none in eager mode, which is past them."""
-    group = tf.group(*(tensor for tensor in tensors if tensor is not None))
-    return [group] if group is not None else []
-
-
 def seconds_waited(optimizer) -> float:
-    """Return the seconds that this worker has waited in the exchange of gradients so far; 0 if it is not measured.
-
-    Args:
-        optimizer: From `distributed_optimizer`.
-    """
+    """Return the seconds that this worker has waited in the exchange of gradients so far; 0 if it is not measured."""
     exchange = getattr(getattr(optimizer, "horovod", None), "reduce", None)
     return float(exchange.seconds) if isinstance(exchange, TimedExchange) else 0.0
-
-
-def undistributed(optimizer):
-    """Return an optimizer of the same settings that exchanges no gradients.
-
-    Args:
-        optimizer: From `distributed_optimizer`.
-    """
-    return type(optimizer).from_config(optimizer.get_config())
 
 
 def barrier() -> None:
@@ -104,11 +85,7 @@ def barrier() -> None:
 
 
 def broadcast_state(model: tf.keras.Model) -> None:
-    """Give every worker rank 0's weights and optimizer state.
-
-    Args:
-        model: Compiled and built.
-    """
+    """Give every worker rank 0's weights and optimizer state; the model is compiled and built."""
     variables = keras_internals.state(model)
     # Horovod: names a broadcast after its variable, with all other characters replaced.
     BROADCAST_BYTES.update({f"HorovodBroadcast_{re.sub('[^a-zA-Z0-9_]', '_', variable.name)}":
@@ -123,20 +100,15 @@ def average_statistics(model: tf.keras.Model) -> None:
     Each worker's statistics come from its own images, and exchanging gradients does not make them equal.
     """
     weights = [keras_internals.tf_variable(weight) for weight in model.non_trainable_weights]
-    statistics = [weight for weight in weights if weight.dtype.is_floating]
-    if not statistics:
-        return
-    # Horovod: without this each worker would validate a different model, and rank 0 would save its own.
-    averages = hvd.grouped_allreduce([weight.value() for weight in statistics], op=hvd.Average)
-    for weight, average in zip(statistics, averages, strict=True):
-        weight.assign(average)
+    if statistics := [weight for weight in weights if weight.dtype.is_floating]:
+        # Horovod: without this each worker would validate a different model, and rank 0 would save its own.
+        averages = hvd.grouped_allreduce([weight.value() for weight in statistics], op=hvd.Average)
+        for weight, average in zip(statistics, averages, strict=True):
+            weight.assign(average)
 
 
 def mean_over_workers(means: dict[str, float], count: float) -> dict[str, float]:
-    """Return the means over all samples, by name, the same on all workers.
-
-    A plain mean of the workers' means, as Horovod's MetricAverageCallback takes it, is wrong where workers have
-    different numbers of samples.
+    """Return the means over all samples, by name, the same on all workers; a plain mean of their means would be wrong.
 
     Args:
         means: This worker's means, by name; the same names on all workers.
@@ -149,26 +121,24 @@ def mean_over_workers(means: dict[str, float], count: float) -> dict[str, float]
     return {name: float(total / totals[-1]) for name, total in zip(names, totals[:-1], strict=True)}
 
 
-def gather(row: Iterable[int]) -> np.ndarray:
-    """Return every worker's row of integers, int64 [size, len(row)], by rank."""
-    # Horovod: allgather concatenates along the first axis, so each worker sends a matrix of one row.
-    return hvd.allgather(np.array([list(row)], dtype=np.int64), name="gather").numpy()
+def gather(row: Iterable[int], name: str = "checked") -> np.ndarray:
+    """Return every worker's row of integers, int64 [size, len(row)], by rank.
+
+    Args:
+        name: In Horovod's timeline: "asked" for decisions between steps, whose number depends on the workers' speed.
+    """
+    return _gather(np.array([list(row)], dtype=np.int64), f"HorovodAllgather_{name}").numpy()
 
 
-def gather_in_graph(row: Iterable[int]) -> np.ndarray:
-    """Return what `gather` does, under a fixed name in Horovod's timeline: for decisions between steps."""
-    return _gather_in_graph(np.array([list(row)], dtype=np.int64)).numpy()
-
-
-@tf.function(input_signature=[tf.TensorSpec([1, None], tf.int64)], autograph=False)
-def _gather_in_graph(row: tf.Tensor) -> tf.Tensor:
-    # Horovod: names only operations in graphs. The timeline needs it: how often workers ask depends on their speed.
-    return hvd.allgather(row, name="HorovodAllgather_asked")
+@tf.function(autograph=False)
+def _gather(row: tf.Tensor, name: str) -> tf.Tensor:
+    # Horovod: uses the name in graphs alone. It concatenates along the first axis: each worker sends a matrix of a row.
+    return hvd.allgather(row, name=name)
 
 
 def gather_object(value):
     """Return every worker's value, as a list by rank; any value that can be pickled."""
-    with tf.device("CPU"):  # On GPUs that workers share, NCCL would fail before `check_shared_gpus` can say so.
+    with tf.device("CPU"):  # On GPUs that workers share, NCCL would fail before `refuse_shared_gpus` can say so.
         # Horovod: allgather_object unpickles only what this run's own workers send.
         return hvd.allgather_object(value)
 
@@ -179,11 +149,4 @@ def broadcast_object(value):
     return hvd.broadcast_object(value, root_rank=0)
 
 
-def start_timeline(folder: Path) -> None:
-    """Start the timeline of a run: every message as rank 0 saw it, for ui.perfetto.dev; all workers call it."""
-    hvd.start_timeline(str(folder / TIMELINE))
-
-
-def stop_timeline() -> None:
-    """End the timeline and close its file."""
-    hvd.stop_timeline()
+stop_timeline = hvd.stop_timeline

@@ -53,38 +53,20 @@ class Layout:
 
 
 def current_layout(gpu: str | None, threads: int, asked: str = "auto") -> Layout:
-    """Return the layout of Horovod's current workers; every worker must call it, with its GPU, threads and backend.
-
-    Raises:
-        LabError: The backend cannot exchange the gradients, or workers share a GPU (see `check_shared_gpus`).
-    """
-    gpus_by_rank = hvd_ops.gather_object((node_name(), gpu))
-    hosts = tuple(host for host, _ in gpus_by_rank)
-    gpus = [pair for pair in gpus_by_rank if pair[1]]
-    carrier = backend(asked)
-    check_shared_gpus(gpus, carrier)
-    return Layout(
-        rank=hvd.rank(),
-        size=hvd.size(),
-        local_rank=hvd.local_rank(),
-        local_size=hvd.local_size(),
-        nodes=len(set(hosts)),
-        hosts=hosts,
-        threads=threads,
-        gpus=len(set(gpus)),
-        backend=carrier,
-    )
+    """Return the layout of Horovod's current workers; every worker must call it, with its GPU, threads and backend."""
+    by_rank = hvd_ops.gather_object((node_name(), gpu))
+    hosts = tuple(host for host, _ in by_rank)
+    gpus = [pair for pair in by_rank if pair[1]]
+    refuse_shared_gpus(gpus, carrier := backend(asked))
+    return Layout(hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size(), nodes=len(set(hosts)), hosts=hosts,
+                  threads=threads, gpus=len(set(gpus)), backend=carrier)
 
 
-def check_shared_gpus(gpus: Sequence[tuple[str, str]], carrier: str) -> None:
-    """Raise if workers share a GPU, because NCCL would fail.
+def refuse_shared_gpus(gpus: Sequence[tuple[str, str]], carrier: str) -> None:
+    """Raise LabError if workers share a GPU and NCCL exchanges the gradients: it would fail with pages of output.
 
     Args:
         gpus: The node and the GPU of each worker that has one.
-        carrier: What exchanges the gradients.
-
-    Raises:
-        LabError: Workers share a GPU, NCCL exchanges the gradients, and NCCL_MULTI_RANK_GPU_ENABLE is not 1.
     """
     different = len(set(gpus))
     if different < len(gpus) and carrier == "NCCL" and os.environ.get("NCCL_MULTI_RANK_GPU_ENABLE") != "1":
@@ -94,11 +76,7 @@ def check_shared_gpus(gpus: Sequence[tuple[str, str]], carrier: str) -> None:
 
 
 def backend(asked: str = "auto") -> str:
-    """Return what exchanges the gradients: "NCCL", "MPI", "Gloo", or "none" for one worker.
-
-    Raises:
-        LabError: NCCL is asked for, and there is none.
-    """
+    """Return what exchanges the gradients: "NCCL", "MPI", "Gloo", or "none" for one worker."""
     if hvd.size() == 1:
         return "none"
     if asked in ("auto", "nccl") and has_nccl():
@@ -115,34 +93,24 @@ def node_name() -> str:
 
 
 def pin_gpu(local_rank: int, local_size: int) -> str | None:
-    """Assign one of the node's GPUs to this worker; return an identifier of it, or None if there is no GPU.
-
-    Raises:
-        LabError: The node has several GPUs, but fewer than workers; or TensorFlow has started on another one.
-    """
+    """Assign one of the node's GPUs to this worker; return an identifier of it, or None if there is no GPU."""
     gpus = tf.config.list_physical_devices("GPU")
     if not gpus:
         return None
     if 1 < len(gpus) < local_size:
         raise LabError(f"{local_size} workers on a node with {len(gpus)} GPUs; start at most one worker per GPU")
     # Horovod: one GPU per worker, by its rank on the node. A scheduler may show each worker its own GPU alone.
-    position = local_rank % len(gpus)
-    gpu = gpus[position]
+    gpu = gpus[position := local_rank % len(gpus)]
     with contextlib.suppress(RuntimeError):  # TensorFlow has started: it computes on the first GPU that it sees.
         tf.config.set_visible_devices(gpu, "GPU")
     if tf.config.get_visible_devices("GPU")[:1] != [gpu]:
         raise LabError(f"TensorFlow has started in this process, on another GPU than {gpu.name}; start this run in a "
                        "new process: labs.launch.local.run(lab, config)")
-    return _uuid(position) or f"{gpu.name} of worker {local_rank}"
-
-
-def _uuid(position: int) -> str | None:
-    """Return a GPU's UUID, or None."""
     import pynvml
 
     with contextlib.suppress(pynvml.NVMLError, IndexError):
         return pynvml.nvmlDeviceGetUUID(resources.gpus()[position])
-    return None
+    return f"{gpu.name} of worker {local_rank}"
 
 
 def has_nccl() -> bool:
@@ -164,19 +132,17 @@ def set_threads(asked: int, local_size: int) -> int:
     Args:
         asked: Number of threads; 0: those that TensorFlow has been given before, else the worker's share of the cores.
         local_size: Workers on this node.
-
-    Raises:
-        LabError: A number was asked for, and TensorFlow has started in this process with another.
     """
-    threads = asked or tf.config.threading.get_intra_op_parallelism_threads() or share_of_cores(local_size)
+    threading = tf.config.threading
+    threads = asked or threading.get_intra_op_parallelism_threads() or share_of_cores(local_size)
     # The same number of inter-op threads. With more, a single-threaded worker would use two cores: alone it would be
     # as fast as two workers, and two workers would slow each other down.
     with contextlib.suppress(RuntimeError):  # TensorFlow has started.
-        tf.config.threading.set_intra_op_parallelism_threads(threads)
-        tf.config.threading.set_inter_op_parallelism_threads(threads)
-    intra, inter = (get() or int(os.environ.get(variable) or len(os.sched_getaffinity(0))) for get, variable in (
-        (tf.config.threading.get_intra_op_parallelism_threads, "TF_NUM_INTRAOP_THREADS"),
-        (tf.config.threading.get_inter_op_parallelism_threads, "TF_NUM_INTEROP_THREADS")))
+        threading.set_intra_op_parallelism_threads(threads)
+        threading.set_inter_op_parallelism_threads(threads)
+    intra, inter = (has or int(os.environ.get(f"TF_NUM_{kind}OP_THREADS") or len(os.sched_getaffinity(0)))
+                    for kind, has in (("INTRA", threading.get_intra_op_parallelism_threads()),
+                                      ("INTER", threading.get_inter_op_parallelism_threads())))
     if asked and (intra, inter) != (asked, asked):
         raise LabError(f"TensorFlow has started in this process, with {plural(max(intra, inter), 'thread')}, and this "
                        f"run needs {asked}; start it in a new process: labs.launch.local.run(lab, config, workers=1)")
@@ -185,17 +151,12 @@ def set_threads(asked: int, local_size: int) -> int:
 
 @contextlib.contextmanager
 def bind_to_cores(layout: Layout) -> Iterator[list[int]]:
-    """Keep all threads of this worker on as many cores as it has TensorFlow threads, while the block runs.
+    """Keep all threads of this worker on as many cores as it has TensorFlow threads; yield these cores.
 
     TensorFlow's setting limits the threads of one operation only. Unbound, concurrent operations, the input pipeline
-    and Horovod use any free core, so the measurement of a worker with one thread would use the whole node.
-
-    Args:
-        layout: The run's layout. Nothing is bound if the node has too few cores, or a scheduler has bound the workers,
-            or under a CPU quota: every container of the machine would choose the same cores.
-
-    Yields:
-        The cores.
+    and Horovod use any free core, so the measurement of a worker with one thread would use the whole node. Nothing is
+    bound if the node has too few cores, or a scheduler has bound the workers, or under a CPU quota: every container of
+    the machine would choose the same cores.
     """
     cores = sorted(os.sched_getaffinity(0))
     mine = cores

@@ -1,35 +1,24 @@
-"""A run's trained classifier: saving it beside the record, loading it, and counting the classes that it confuses."""
+"""What follows a training: the model saved, the classes that it confuses, batch norm's statistics recomputed."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import tempfile
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
-from labs.datasets.pipeline import eval_batches
+from labs.datasets.augment import Augment
+from labs.datasets.pipeline import eval_batches, train_batches
+from labs.datasets.sharding import shard
 from labs.datasets.splits import Splits, Subset
-from labs.models import transformer  # noqa: F401 - registers its layer, which `load_model` needs.
 from labs.run import atomic, heartbeat
-from labs.run.errors import LabError
-from labs.training import hvd_ops
+from labs.training import agreement, hvd_ops, keras_internals
 from labs.training.workers import Job
 
-MODEL, CLASSES = "model.keras", "classes.json"
-
-
-@dataclasses.dataclass(frozen=True)
-class Trained:
-    """A classifier and the names of its classes."""
-
-    model: tf.keras.Model
-    """Input uint8 [batch, size, size, channels], output probabilities [batch, classes]."""
-    class_names: Sequence[str]
+MOST_BATCHES = 200
+"""Batches per worker: batch norm's averages hardly change after a few thousand images (Wu and Johnson)."""
 
 
 def keep_model(job: Job, model: tf.keras.Model, splits: Splits, batch_size: int,
@@ -46,43 +35,18 @@ def keep_model(job: Job, model: tf.keras.Model, splits: Splits, batch_size: int,
     if job.rank == 0:  # Horovod: all workers hold the same weights; one of them writes them.
         # Without the optimizer and the kit's loss: plain Keras does not know their classes.
         plain = tf.keras.Model(model.inputs[0], model.outputs[0], name=model.name)
-        with tempfile.TemporaryDirectory() as folder, atomic.writing(job.folder / MODEL) as file:
-            plain.save(path := Path(folder, MODEL))
+        with tempfile.TemporaryDirectory() as folder, atomic.writing(job.folder / "model.keras") as file:
+            plain.save(path := Path(folder, "model.keras"))
             file.write(path.read_bytes())
-        atomic.write_json(job.folder / CLASSES, list(splits.class_names))
+        atomic.write_json(job.folder / "classes.json", list(splits.class_names))
     labels = splits.test.labels[splits.test.positions]
-    guesses = predicted(job, model, splits.test, batch_size)
+    guesses = predict(job, model, splits.test, batch_size)
     tables = {"confusion": _confusion(labels, guesses, splits.class_names)}
     return tables | ({"right": _right(labels, guesses, splits.class_names)} if per_image else {})
 
 
-def load(folder: Path) -> Trained:
-    """Read what `keep_model` wrote.
-
-    Raises:
-        LabError: The model or its class names are missing or damaged.
-    """
-    try:
-        names = json.loads((folder / CLASSES).read_text())
-        if not zipfile.is_zipfile(folder / MODEL):  # Keras would say that there is no such file.
-            raise LabError(f"{MODEL} is damaged")
-        # `safe_mode`: code in a model from elsewhere is not run.
-        model = tf.keras.models.load_model(folder / MODEL, compile=False, safe_mode=True)
-        shapes = [*model.input_shape[1:3], model.output_shape[-1]]
-    except Exception as problem:  # Keras' reader raises many kinds of exceptions for a damaged file.
-        reason = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
-        raise LabError(f"cannot read the trained model in {folder} ({reason}); train again") from problem
-    if shapes != [shapes[0], shapes[0], len(names)]:
-        raise LabError(f"{folder / CLASSES} has {len(names)} names for {shapes[2]} outputs; train again")
-    return Trained(model, names)
-
-
-def predicted(job: Job, model: tf.keras.Model, subset: Subset, batch_size: int) -> np.ndarray:
-    """Return the class that the network gives to each image of a subset, int64 [k]; each is classified by one worker.
-
-    Args:
-        model: Trained by `fit`.
-    """
+def predict(job: Job, model: tf.keras.Model, subset: Subset, batch_size: int) -> np.ndarray:
+    """Return the class that the network gives to each image of a subset, int64 [k]; one worker classifies each."""
     mine = subset.positions[job.rank :: job.size]
     guesses = [np.zeros(0, np.int64)]  # A worker may have no image.
     if len(mine):
@@ -91,8 +55,8 @@ def predicted(job: Job, model: tf.keras.Model, subset: Subset, batch_size: int) 
     heartbeat.current().pause()
     everything = np.empty(len(subset), np.int64)
     # Horovod: each worker has classified its own images.
-    for rank, shard in enumerate(hvd_ops.gather_object(np.concatenate(guesses))):
-        everything[rank :: job.size] = shard
+    for rank, theirs in enumerate(hvd_ops.gather_object(np.concatenate(guesses))):
+        everything[rank :: job.size] = theirs
     return everything
 
 
@@ -108,3 +72,28 @@ def _right(labels: np.ndarray, guesses: np.ndarray, class_names: Sequence[str]) 
     """Return a row for each class: "1" for each of its images that the network gets right, "0" for the others."""
     return [{"class": name, "right": "".join("01"[int(right)] for right in guesses[labels == label] == label)}
             for label, name in enumerate(class_names)]
+
+
+def recompute_statistics(job: Job, model: tf.keras.Model, train: Subset, batch_size: int,
+                         augment: Augment | None = None) -> None:
+    """Replace batch norm's running statistics by plain means over one more pass through the training images.
+
+    They belong to the last steps' weights, and after few, large steps lag so far behind that the accuracy is poor.
+    The trainable weights do not change. Each worker passes its shard of the images through the network. Source:
+    "precise BN" of Wu and Johnson 2021, Rethinking "Batch" in BatchNorm, arXiv 2105.07576, section 3.
+    """
+    layers = [layer for layer in keras_internals.all_layers(model)
+              if isinstance(layer, tf.keras.layers.BatchNormalization)]
+    momenta = [layer.momentum for layer in layers]
+    epoch, seed = job.config.epochs, job.seed  # The order and augmentation of an epoch that was not trained on.
+    mine = shard(train.positions, batch_size, job.rank, job.size, epoch, seed)
+    batches = train_batches(train.images, train.labels, mine, augment, epoch=epoch, seed=seed)
+    for count, (images, *_) in enumerate(batches.take(MOST_BATCHES)):
+        for layer in layers:
+            layer.momentum = count / (count + 1)  # Batch k has weight 1 / k, so that all have equal weight in the end.
+        model(images, training=True)
+    for layer, momentum in zip(layers, momenta, strict=True):
+        layer.momentum = momentum
+    # Horovod: each worker has seen its own images; the statistics must be the mean over all workers.
+    hvd_ops.average_statistics(model)
+    agreement.compare_weights(model, "with recomputed statistics")

@@ -23,15 +23,8 @@ from labs.run.errors import NO_GLOO, LabError
 from labs.run.options import Options
 from labs.run.paths import format_path
 from labs.run.run_lock import hold
-from labs.training import hvd_ops
-from labs.training.layout import (
-    Layout,
-    current_layout,
-    has_nccl,
-    node_name,
-    pin_gpu,
-    set_threads,
-)
+from labs.training import hvd_ops, layout
+from labs.training.layout import Layout
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,44 +69,41 @@ def start(config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: 
 
     Args:
         config: The lab's Config, with a field `seed`; the lab's name is that of its module.
-
-    Raises:
-        LabError: The run's name is taken, or another process has locked it.
     """
     fields.check(config)
-    lab, threads = fields.lab_name(config), getattr(config, "threads", 0)
-    environment = horovod_environment(config)
+    environment = {variable: str(convert(value)) for name, (variable, convert) in fields.HOROVOD_FIELDS.items()
+                   if (value := getattr(config, name, None)) is not None}
     if options.timeline:  # Allows it to start later; Horovod's writer then takes a core.
         environment["HOROVOD_TIMELINE"] = "DYNAMIC"
-    backend = getattr(config, "backend", "auto")
-    layout = init(config.seed, options.stall_seconds, environment, threads, backend)
+    found = init(config.seed, options.stall_seconds, environment, getattr(config, "threads", 0),
+                 getattr(config, "backend", "auto"))
     with contextlib.ExitStack() as at_exit:
         at_exit.enter_context(worker.handle_signal())
-        problem = name = None
-        if layout.rank == 0:
-            try:
-                name = at_exit.enter_context(hold(lab, options, layout.size, config))
-            except LabError as error:
-                problem = str(error)
-        # Horovod: rank 0 alone locks the folder.
-        name, problem = hvd_ops.broadcast_object((name, problem))
-        if problem:
-            raise LabError(problem)
-        folder = options.results_root / lab / name
-        beats = heartbeat.begin(folder / heartbeat.FOLDER, layout.rank, options.stall_seconds, node_name())
+        lab = fields.lab_name(config)
+        name = _hold(at_exit, lab, config, options, found)
+        job = Job(lab, name, options.results_root / lab / name, config, options, found, time.monotonic())
+        beats = heartbeat.begin(job.folder / heartbeat.FOLDER, job.rank, options.stall_seconds, layout.node_name())
         at_exit.callback(beats.close)
-        job = Job(lab, name, folder, config, options, layout, time.monotonic())
-        job.print_once(f"{lab}: {layout}; {format_path(folder)}")
+        job.print_once(f"{lab}: {found}; {format_path(job.folder)}")
         if options.timeline:
-            hvd_ops.start_timeline(folder)
+            hvd.start_timeline(str(job.folder / hvd_ops.TIMELINE))
             at_exit.callback(hvd_ops.stop_timeline)
         yield job
 
 
-def horovod_environment(config: Any) -> dict[str, str]:
-    """Return the environment variables with which a Config sets Horovod up; see `labs.run.fields`."""
-    return {variable: str(convert(value)) for name, (variable, convert) in fields.HOROVOD_FIELDS.items()
-            if (value := getattr(config, name, None)) is not None}
+def _hold(at_exit: contextlib.ExitStack, lab: str, config: Any, options: Options, found: Layout) -> str:
+    """Lock the run's folder until the end, and return the run's name; all workers call it."""
+    problem = name = None
+    if found.rank == 0:
+        try:
+            name = at_exit.enter_context(hold(lab, options, found.size, config))
+        except LabError as error:
+            problem = str(error)
+    # Horovod: rank 0 alone locks the folder.
+    name, problem = hvd_ops.broadcast_object((name, problem))
+    if problem:
+        raise LabError(problem)
+    return name
 
 
 def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: Mapping[str, str] | None = None,
@@ -122,46 +112,42 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: M
 
     Args:
         seed: Equal on all workers, so that they build equal models and equal splits.
+        environment: The variables that Horovod is to read.
         threads: TensorFlow's threads per worker; 0: its share of the node's cores.
-        backend: What is to carry the gradients, one of `fields.Backend`.
+        backend: One of `fields.Backend`.
 
     Raises:
         LabError: The environment breaks a run, or the workers cannot find each other, or share too few GPUs; or
             TensorFlow or Horovod has started in this process with other settings.
     """
-    if hvd.is_initialized():
-        _refuse_late_settings(environment or {})
-    else:  # In a notebook, an earlier run may have left its settings of Horovod.
+    if hvd.is_initialized():  # In a notebook, by an earlier run.
+        has = run_environment.horovod_environment()
+        if late := [name for name, value in (environment or {}).items() if has.get(name) != value]:
+            raise LabError(f"Horovod has started in this process without this run's {', '.join(late)}; start it in a "
+                           "new process: labs.launch.local.run(lab, config, workers=1)")
+    else:
         run_environment.refuse_harmful()
         os.environ.update(environment or {})
         # Horovod: its own stall check (rank 0 alone runs it) covers the time before the first step.
         os.environ.setdefault("HOROVOD_STALL_CHECK_TIME_SECONDS", str(int(stall_seconds)))
         os.environ.setdefault("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", str(int(2 * stall_seconds)))
-        run_environment.set_horovod_defaults(backend in ("auto", "nccl") and has_nccl())
+        run_environment.set_horovod_defaults(backend in ("auto", "nccl") and layout.has_nccl())
     run_environment.restore_keras(tf.keras.backend)
     # Horovod: find the other workers; from here on rank, size and local_rank are known.
-    with gloo_rendezvous(node_name()):
+    with gloo_rendezvous(layout.node_name()):
         hvd.init()
     if hvd.size() == 1:
-        resources.refuse_separate_tasks()
-        _check_launcher()
-    gpu = pin_gpu(hvd.local_rank(), hvd.local_size())
-    threads = set_threads(threads, hvd.local_size())
+        _refuse_lone_training()
+    gpu = layout.pin_gpu(hvd.local_rank(), hvd.local_size())
+    threads = layout.set_threads(threads, hvd.local_size())
     # Horovod: equal seeds for equal models; what must differ between workers (dropout) adds the rank itself.
     tf.keras.utils.set_random_seed(seed)
-    return current_layout(gpu, threads, backend)
+    return layout.current_layout(gpu, threads, backend)
 
 
-def _refuse_late_settings(environment: Mapping[str, str]) -> None:
-    """Refuse settings that Horovod, which has started in this process, does not have."""
-    has = run_environment.horovod_environment()
-    if late := [name for name, value in environment.items() if has.get(name) != value]:
-        raise LabError(f"Horovod has started in this process without this run's {', '.join(late)}; start it in a new "
-                       "process: labs.launch.local.run(lab, config, workers=1)")
-
-
-def _check_launcher() -> None:
+def _refuse_lone_training() -> None:
     """Refuse to train alone as one of several workers that a launcher has started."""
+    resources.refuse_separate_tasks()
     size = os.environ.get("OMPI_COMM_WORLD_SIZE", "1")
     if size != "1":
         raise LabError(f"OMPI_COMM_WORLD_SIZE is {size}, but Horovod finds one worker: the variable is left over from "
@@ -172,65 +158,52 @@ def _check_launcher() -> None:
 def gloo_rendezvous(node: str) -> Iterator[None]:
     """Run the rendezvous server of Gloo's workers while the block calls `hvd.init`; without Gloo, do nothing.
 
-    Horovod 0.28.1 cannot negotiate over MPI and exchange tensors over Gloo, although it accepts
-    HOROVOD_CPU_OPERATIONS=gloo from mpirun's workers: its process sets then have no Gloo context, and the first
-    all-reduce is a segmentation fault. So here Gloo does both. Its workers find each other through a small server.
-
-    Raises:
-        LabError: horovodrun has started the workers over Gloo, but the run asks for MPI; or Horovod has no Gloo.
+    Horovod 0.28.1 cannot negotiate over MPI and exchange tensors over Gloo: its process sets then have no Gloo context,
+    and the first all-reduce is a segmentation fault. So Gloo does both; its workers find each other through a server.
     """
-    if os.environ.get("HOROVOD_CPU_OPERATIONS") == "mpi" and "HOROVOD_GLOO_RENDEZVOUS_ADDR" in os.environ:
+    operations, by_horovodrun = os.environ.get("HOROVOD_CPU_OPERATIONS"), "HOROVOD_GLOO_RENDEZVOUS_ADDR" in os.environ
+    if operations == "mpi" and by_horovodrun:
         raise LabError("horovodrun has started these workers with Gloo, but the run asks for MPI; "
                        "add --backend gloo, or start them with `labs run`")
-    if os.environ.get("HOROVOD_CPU_OPERATIONS") != "gloo" or "HOROVOD_GLOO_RENDEZVOUS_ADDR" in os.environ:
-        yield  # Not over Gloo, or horovodrun runs the server.
+    if operations != "gloo" or by_horovodrun:
+        yield
         return
-    from horovod.runner.common.util.secret import HOROVOD_SECRET_KEY, SECRET_LENGTH
-    from mpi4py import MPI
-
     if not hvd.gloo_built():  # The first all-reduce would be a segmentation fault.
         raise LabError(f"{NO_GLOO}; leave --backend gloo out, or see `labs check`")
     os.environ["HOROVOD_CONTROLLER"] = "gloo"
+    from mpi4py import MPI
 
     world = MPI.COMM_WORLD
     if world.size == 1:
         yield
         return
-    nodes = world.allgather(node)
-    # Horovod: as built by this kit, the server asks for a key, which horovodrun would give to its workers.
-    os.environ[HOROVOD_SECRET_KEY] = world.bcast(secrets.token_hex(SECRET_LENGTH))
-    server = _server(len(set(nodes)) > 1) if world.rank == 0 else None
-    os.environ |= _environment(world.rank, nodes, *world.bcast(server and server.server_address))
-    yield
-    world.Barrier()  # No worker needs the server any more.
-    if server:
-        server.shutdown()
-        server.server_close()
+    with contextlib.ExitStack() as at_exit:
+        os.environ |= _gloo_environment(world, node, at_exit)
+        yield
+        world.Barrier()  # No worker needs the server any more.
 
 
-def _server(several_nodes: bool):
-    """Start Horovod's rendezvous server; it listens on the loopback interface unless there are several nodes."""
+def _gloo_environment(world, node: str, at_exit: contextlib.ExitStack) -> dict[str, str]:
+    """Start the server on rank 0; return the variables that tell Horovod a worker's ranks, sizes and the server."""
+    from horovod.runner.common.util.secret import HOROVOD_SECRET_KEY, SECRET_LENGTH
     from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
 
-    address = socket.gethostbyname(socket.gethostname()) if several_nodes else "127.0.0.1"
-    server = RendezvousHTTPServer((address, 0), RendezvousHandler, verbose=0)
-    threading.Thread(target=server.serve_forever, name="labs-gloo", daemon=True).start()
-    return server
-
-
-def _environment(rank: int, nodes: list[str], address: str, port: int) -> dict[str, str]:
-    """Return the environment variables that tell Horovod a worker's ranks, sizes and rendezvous server."""
-    local = [other for other, node in enumerate(nodes) if node == nodes[rank]]
-    local_rank = local.index(rank)
+    local = world.Split(color=world.allgather(node).index(node), key=world.rank)
     # The workers with this local rank: one on each node that has more workers than this number.
-    cross = [ranks[local_rank] for node in dict.fromkeys(nodes)
-             if len(ranks := [other for other, its in enumerate(nodes) if its == node]) > local_rank]
-    variables = {
-        "HOROVOD_HOSTNAME": nodes[rank], "HOROVOD_RANK": rank, "HOROVOD_SIZE": len(nodes),
-        "HOROVOD_LOCAL_RANK": local_rank, "HOROVOD_LOCAL_SIZE": len(local),
-        "HOROVOD_CROSS_RANK": cross.index(rank), "HOROVOD_CROSS_SIZE": len(cross),
-        "HOROVOD_GLOO_RENDEZVOUS_ADDR": address, "HOROVOD_GLOO_RENDEZVOUS_PORT": port,
-    }
-    if len(local) == len(nodes):
-        variables["HOROVOD_GLOO_IFACE"] = os.environ.get("HOROVOD_GLOO_IFACE", "lo")
-    return {name: str(value) for name, value in variables.items()}
+    cross = world.Split(color=local.rank, key=world.rank)
+    variables = {"HOROVOD_HOSTNAME": node} | {
+        f"HOROVOD_{scope}{name}": str(value) for scope, those in (("", world), ("LOCAL_", local), ("CROSS_", cross))
+        for name, value in (("RANK", those.rank), ("SIZE", those.size))}
+    # Horovod: as built by this kit, the server asks for a key, which horovodrun would give to its workers.
+    variables[HOROVOD_SECRET_KEY] = os.environ[HOROVOD_SECRET_KEY] = world.bcast(secrets.token_hex(SECRET_LENGTH))
+    address = None
+    if world.rank == 0:
+        listening = "127.0.0.1" if local.size == world.size else socket.gethostbyname(socket.gethostname())
+        server = at_exit.enter_context(RendezvousHTTPServer((listening, 0), RendezvousHandler, verbose=0))
+        threading.Thread(target=server.serve_forever, name="labs-gloo", daemon=True).start()
+        at_exit.callback(server.shutdown)
+        address = server.server_address
+    host, port = world.bcast(address)
+    variables |= {"HOROVOD_GLOO_RENDEZVOUS_ADDR": host, "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port)}
+    return variables | ({"HOROVOD_GLOO_IFACE": os.environ.get("HOROVOD_GLOO_IFACE", "lo")}
+                        if local.size == world.size else {})

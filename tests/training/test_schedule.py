@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pytest
-import tensorflow as tf
 
-from labs.training import hvd_ops
 from labs.training.schedule import Warmup, scaled_lr
 
 
@@ -29,15 +27,3 @@ def test_a_milestone_is_the_first_step_of_the_lower_rate():
     schedule = Warmup(0.1, 1.6, 10, milestones=(20, 40))
     assert lrs(schedule, 19, 20, 39, 40) == pytest.approx([1.6, 0.16, 0.16, 0.016])
     assert lrs(Warmup(0.1, 1.6, 10, (20,), decay=0.5), 20) == pytest.approx([0.8])
-
-
-@pytest.mark.parametrize("make", [tf.keras.optimizers.Adam, tf.keras.optimizers.SGD])
-def test_the_schedule_survives_the_distributed_optimizer(make):
-    """Horovod makes its optimizer from the config of the student's: a field left out there would be lost."""
-    import horovod.tensorflow as hvd
-
-    hvd.init()
-    wrapped = hvd_ops.distributed_optimizer(make(Warmup(0.1, 1.6, 30, (60,), decay=0.5)))
-    schedule = wrapped._learning_rate
-    assert isinstance(schedule, Warmup)
-    assert lrs(schedule, 0, 15, 30, 60) == pytest.approx([0.1, 0.85, 1.6, 0.8])

@@ -1,47 +1,31 @@
-"""Settings: Horovod's where that has been measured to be faster; a run has the settings that its record names."""
+"""Settings: a worker has what its record says, and its own cores; what would train alone or wrong is refused."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import horovod.tensorflow as hvd
 import pytest
 import tensorflow as tf
 
-from labs.run import environment
 from labs.run.errors import LabError
 from labs.training import layout, workers
 
-CYCLE, FUSION = ("HOROVOD_CYCLE_TIME", "0.1"), ("HOROVOD_FUSION_THRESHOLD", "1048576")
-GPU = [tf.config.PhysicalDevice("/physical_device:GPU:0", "GPU")]
-
-
-@pytest.mark.parametrize(("size", "here", "operations", "nccl", "gpus", "expected"), [
-    ("2", "2", "", False, [], {CYCLE, FUSION}),
-    ("4", "2", "", False, [], {CYCLE}),  # Between machines, messages were not measured.
-    ("2", "2", "", True, GPU, set()),
-    ("2", "2", "gloo", False, [], set()),
-    (None, None, "", False, [], set()),
-], ids=["MPI", "several machines", "NCCL", "Gloo", "no launcher"])
-def test_only_where_mpi_carries_the_gradients(monkeypatch, size, here, operations, nccl, gpus, expected):
-    for name, value in (("OMPI_COMM_WORLD_SIZE", size), ("OMPI_COMM_WORLD_LOCAL_SIZE", here)):
-        monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
-    monkeypatch.setenv("HOROVOD_CPU_OPERATIONS", operations)
-    monkeypatch.setattr(hvd, "nccl_built", lambda: nccl)
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: gpus)
-    assert set(environment.horovod_defaults(layout.has_nccl()).items()) == expected
+CORES = sorted(os.sched_getaffinity(0))
 
 
 @pytest.mark.parametrize(("gpus", "backend", "shared"), [("ab", "NCCL", ""), ("aa", "MPI", ""), ("aa", "NCCL", "1")])
 def test_workers_on_one_gpu_are_refused_where_nccl_would_fail(monkeypatch, gpus, backend, shared):
     monkeypatch.setenv("NCCL_MULTI_RANK_GPU_ENABLE", shared)
-    layout.check_shared_gpus([("node", gpu) for gpu in gpus], backend)
+    layout.refuse_shared_gpus([("node", gpu) for gpu in gpus], backend)
     monkeypatch.delenv("NCCL_MULTI_RANK_GPU_ENABLE")
     with pytest.raises(LabError, match="2 workers on 1 GPU, and NCCL needs one per worker"):
-        layout.check_shared_gpus([("node", "a"), ("node", "a")], "NCCL")
+        layout.refuse_shared_gpus([("node", "a"), ("node", "a")], "NCCL")
 
 
 def test_a_worker_that_finds_no_other_is_refused(monkeypatch):
@@ -62,6 +46,31 @@ def test_what_gloo_and_mpi_cannot_do_is_refused(monkeypatch, variables, gloo, ca
         monkeypatch.setenv(name, value)
     with pytest.raises(LabError, match=cause), workers.gloo_rendezvous("a"):
         pass
+
+
+def test_horovods_own_layer_is_refused_by_name():
+    """It exchanges no gradient on Keras 3."""
+    for own in ("horovod.keras", "horovod.tensorflow.keras"):
+        with pytest.raises(LabError, match="never exchanges a gradient on Keras 3; use `import horovod_keras3 as hvd`"):
+            importlib.import_module(own)
+    with pytest.raises(LabError, match="never exchanges a gradient"):
+        hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.1))
+
+
+def cores_of_all_threads() -> set[frozenset[int]]:
+    """Also of TensorFlow's and Horovod's threads, which were there before."""
+    return {frozenset(os.sched_getaffinity(int(thread.name))) for thread in Path("/proc/self/task").iterdir()}
+
+
+@pytest.mark.skipif(len(CORES) < 2, reason="one core cannot be divided")
+def test_each_worker_of_a_node_has_cores_of_its_own_while_it_works():
+    half = len(CORES) // 2
+    for rank, threads, expected in ((0, half, CORES[:half]), (1, half, CORES[half : 2 * half]), (1, len(CORES), CORES)):
+        mine = layout.Layout(rank, 2, rank, 2, 1, ("here",), threads, 0, "none")
+        with layout.bind_to_cores(mine) as cores:
+            assert cores == expected, "where the cores do not suffice, nothing is bound"
+            assert cores_of_all_threads() == {frozenset(expected)}
+        assert cores_of_all_threads() == {frozenset(CORES)}
 
 
 LATE = """
