@@ -54,7 +54,7 @@ def frame(runs: Iterable[records.Record]) -> tuple[pd.DataFrame, list[str]]:
 
 def compared(runs: pd.DataFrame, varying: list[str]) -> Iterator[Speeds]:
     """Yield the tables that some runs allow: weak and strong scaling, or speed only; nothing without throughputs."""
-    if not runs["images_per_sec"].notna().any():
+    if not len(runs) or not runs["images_per_sec"].notna().any():
         return
     base = 1 if (runs["size"] == 1).any() else int(runs["size"].min())
     weak, strong = (scaling.speedups(runs, base, varying, kind) for kind in ("weak", "strong"))

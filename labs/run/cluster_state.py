@@ -14,10 +14,9 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-import psutil
 from filelock import Timeout
 
 from labs.run import atomic, resources
@@ -29,6 +28,7 @@ FOLDER = "LABS_CLUSTER"
 """The variable that names the cluster's folder; a second cluster needs a second folder."""
 INSIDE = "LABS_INSIDE_CLUSTER"
 """Set in every process of the cluster; its host name says on which host it runs."""
+FILE = "cluster.json"
 HEAD = "head"
 """The host from which runs are started, as from a login node. It has no link whose bandwidth is set."""
 SUBNET = "10.77.0.0/24"
@@ -52,31 +52,26 @@ class Link:
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """The nodes of a cluster that is up."""
+    """The nodes of a cluster."""
 
+    head: Sequence[int]
+    """PID of its first process, as seen outside, and that process's start: a later one may have the same PID."""
     pids: dict[str, int]
     """PID of the process that holds each host's namespaces, in the cluster's PID namespace."""
     cores: dict[str, list[int]]
     """The processor cores on which each node's processes may run."""
     links: dict[str, Link]
     """Each node's link."""
-    slurm: bool = False
+    slurm: bool
     """Whether Slurm runs on it."""
-    owner: Sequence[int] = ()
+    owner: Sequence[int]
     """User and group, if an ordinary user owns it. Its processes are root in the cluster's user namespace."""
-    shared: Sequence[str] = ()
-    """The folders below /tmp that all hosts see."""
-
-    @property
-    def nodes(self) -> list[str]:
-        """The nodes' names, without the head."""
-        return list(self.links)
 
 
-def folder(environ: Mapping[str, str] = os.environ) -> Path:
+def folder() -> Path:
     """Return the folder of this user's cluster: `LABS_CLUSTER`, else one in the folder of temporary files."""
     default = Path(tempfile.gettempdir()) / f"labs-cluster-{os.getuid()}"
-    return expand_home(environ.get(FOLDER) or default, FOLDER).absolute()
+    return expand_home(os.environ.get(FOLDER) or default, FOLDER).absolute()
 
 
 def address(host: str) -> str:
@@ -85,41 +80,26 @@ def address(host: str) -> str:
     return SUBNET.replace("0/24", str(number))
 
 
-def inside(environ: Mapping[str, str] = os.environ) -> str:
+def inside() -> str:
     """Return the host of the cluster on which this process runs, or an empty string outside a cluster."""
     # The host's name in a variable would be wrong: mpirun copies the head's variables to the workers.
-    return socket.gethostname() if environ.get(INSIDE) else ""
+    return socket.gethostname() if os.environ.get(INSIDE) else ""
 
 
 def write(cluster: Cluster) -> None:
     """Replace cluster.json."""
-    atomic.write_json(folder() / "cluster.json", dataclasses.asdict(cluster))
-
-
-def head_process() -> psutil.Process | None:
-    """Return the cluster's first process, as seen outside, or None if no cluster is up."""
-    try:
-        if folder().lstat().st_uid != os.getuid():  # Any user can make it in a folder that all users share.
-            return None
-        pid, began = map(int, atomic.read_text(folder() / "head.pid").split())
-        process = psutil.Process(pid)
-        # A later process may have the same number.
-        return process if resources.start_ticks(pid) == began else None
-    except (OSError, ValueError, psutil.NoSuchProcess):
-        return None
-
-
-def record_head(head: psutil.Process) -> None:
-    """Record the PID of the cluster's first process, as seen outside."""
-    atomic.write_text(folder() / "head.pid", f"{head.pid} {resources.start_ticks(head.pid)}\n")
+    atomic.write_json(folder() / FILE, dataclasses.asdict(cluster))
 
 
 def current() -> Cluster | None:
     """Return the cluster that is up, or None."""
-    if not inside() and head_process() is None:
-        return None
     try:
-        values = json.loads(atomic.read_text(folder() / "cluster.json"))
+        values = json.loads(atomic.read_text(folder() / FILE))
+        if not inside():
+            pid, began = values["head"]
+            # Any user can make the folder where all users may write.
+            if folder().lstat().st_uid != os.getuid() or resources.start_ticks(pid) != began:
+                return None
     except (OSError, ValueError):
         return None
     return Cluster(**values | {"links": {node: Link(**link) for node, link in values["links"].items()}})
@@ -167,18 +147,13 @@ def slowest_link() -> str:
 def set_bandwidth(bandwidth: str, nodes: Iterable[str] = ()) -> None:
     """Set the bandwidth of the links of some nodes, by default of all.
 
-    Args:
-        bandwidth: Such as "100mbit", or "unlimited".
-        nodes: Their names.
-
     Raises:
         LabError: No cluster is up, the value is unknown, or the kernel refuses it.
     """
     command = [sys.executable, "-P", "-m", "labs", "cluster", "link", *nodes, "--bandwidth", bandwidth]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise LabError(done.stderr.strip().removeprefix(ERROR_PREFIX)
-                       or f"`labs cluster link` ended with code {done.returncode}")
+        raise LabError(done.stderr.strip().removeprefix(ERROR_PREFIX))
 
 
 @contextlib.contextmanager
@@ -188,13 +163,13 @@ def restore_links() -> Iterator[None]:
     Raises:
         LabError: No cluster is up, or another run sets its links: each would measure the other's.
     """
-    require()
+    links = require().links
     with contextlib.ExitStack() as at_exit:
         try:
             at_exit.enter_context(Lock(folder() / CHANGES).hold())
         except Timeout:
             raise LabError("another run sets the links of this cluster; wait until it ends, or start a second cluster "
                            "with LABS_CLUSTER=DIR") from None
-        for node, link in require().links.items():
+        for node, link in links.items():
             at_exit.callback(set_bandwidth, link.bandwidth, [node])
         yield

@@ -1,0 +1,139 @@
+"""Labs on a real Slurm cluster, from `sbatch` to their records: on two nodes, past the time limit, and as an array."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import statistics
+import sys
+import time
+
+import pytest
+
+from tests.slurm.client import Job
+from tests.tools.cluster.client import until
+
+pytestmark = pytest.mark.slurm
+JOB = "jobs/lab10_caltech.sh"
+SMALL = ("--image-size", "16", "--batch-size", "64")
+ENDS = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY")
+
+
+@pytest.mark.everyday
+def test_it_trains_on_two_nodes(slurm, tmp_path):
+    words = ["--epochs", "1", "--image-size", "32", "--results", tmp_path / "my results", "--name", "two"]
+    # --export=NONE is some sites' default: env.sh must reach the second node nevertheless.
+    job = slurm.submit("-N2", "--export=NONE", JOB, *words, output=tmp_path / "out")
+    assert job.wait(180) == "COMPLETED", job.text()
+    layout = json.loads((tmp_path / "my results/lab10_caltech/two/record.json").read_text())["layout"]
+    assert (layout["size"], layout["local_size"], layout["hosts"]) == (2, 1, ["node1", "node2"])
+    assert job.text().startswith("labs: each node of this job has 2 GPUs, but the job asked for none")
+
+
+def test_nothing_trains_on_after_scancel(slurm, tmp_path):
+    idle = slurm.cluster.processes()
+    job = slurm.submit("-N2", JOB, "--epochs", "9999", *SMALL, "--results", tmp_path, "--name", "long",
+                       output=tmp_path / "out")
+    until(lambda: list(tmp_path.glob("lab10_caltech/long/checkpoints/*.npz")), 180, job.text)
+    slurm.run("scancel", job.number)
+    assert job.wait() == "CANCELLED", job.text()
+    slurm.cluster.wait_until_idle(idle, 30)
+
+
+def test_workers_that_srun_gave_no_mpi_stop_and_say_so(slurm, tmp_path):
+    """Not simulated: this cluster's srun and Open MPI do not work together. Each worker would train alone, and save."""
+    job = slurm.submit("-N2", JOB, "--epochs", "1", "--results", tmp_path, "--name", "alone", output=tmp_path / "out",
+                       LABS_LAUNCHER="srun")
+    assert (job.wait(), job.facts()["ExitCode"]) == ("FAILED", "1:0"), job.text()
+    errors = [line for line in job.text().splitlines() if line.startswith("labs: error: ")]
+    assert len(errors) == 2
+    assert all("srun started 2 tasks that MPI did not join, each would train alone" in line for line in errors)
+    assert not (tmp_path / "lab10_caltech").exists()
+
+
+def finish(slurm, job, idle, seconds: float) -> str:
+    """Wait for a job that goes back into the queue, and return its last state.
+
+    Slurm lets it pause there for two minutes each time, so that its last processes have ended, and their end is not
+    taken for that of the next start; the test looks for them, and has it start ten seconds after they have gone.
+    """
+    deadline, ended, alone = time.monotonic() + seconds, 0, 0
+    while True:
+        facts = job.facts()
+        # On its way back into the queue a job may look ended, and failed, until its last processes are gone.
+        if ended >= (5 if facts["JobState"] == "COMPLETED" else 30):
+            return facts["JobState"]
+        assert time.monotonic() < deadline, job.text()
+        paused = facts["JobState"] == "PENDING" and facts["Reason"] == "BeginTime"
+        alone = alone + 1 if paused and slurm.cluster.processes() <= idle else 0
+        if alone == 10:
+            slurm.run("scontrol", "update", f"jobid={job.number}", "starttime=now")
+        ended = ended + 1 if facts["JobState"] in ENDS else 0
+        time.sleep(1)
+
+
+def epochs(text: str) -> list[int]:
+    """Return the epochs that were trained to their end, as the log of all starts tells them."""
+    return [int(number) for number in re.findall(r"^epoch (\d+)/", text, re.MULTILINE)]
+
+
+def seconds_per_epoch(slurm, folder) -> float:
+    """Return how long an epoch of the same run takes on this machine, from the lines of a short one."""
+    job = slurm.submit(JOB, "--epochs", 12, *SMALL, "--results", folder, "--name", "short", output=folder / "short")
+    assert job.wait(200) == "COMPLETED", job.text()
+    history = json.loads((folder / "lab10_caltech/short/record.json").read_text())["history"]
+    return statistics.median(row["train_seconds"] + row["val_seconds"] for row in history)
+
+
+@pytest.mark.timeout(1100)
+def test_a_run_longer_than_its_limit_goes_on_by_itself(slurm, tmp_path):
+    """The shortest limit is a minute, and the signal may come half a minute early; the run has work for two."""
+    idle = slurm.cluster.processes()
+    count = math.ceil(120 / seconds_per_epoch(slurm, tmp_path))
+    job = slurm.submit("--time=1", "--signal=B:USR1@5", JOB, "--epochs", count, *SMALL, "--results", tmp_path,
+                       output=tmp_path / "out")
+    assert finish(slurm, job, idle, 900) == "COMPLETED", job.text()
+    restarts = int(job.facts()["Restarts"])
+    assert (restarts >= 1, job.text().count("goes back into the queue")) == (True, restarts)
+    assert epochs(job.text()) == list(range(1, count + 1)), "an epoch was trained twice"
+    stops = re.findall(r"^stopped and saved after (?:step (\d+) of )?epoch (\d+)", job.text(), re.MULTILINE)
+    starts = re.findall(r"^resumed after epoch (\d+)(?:, step (\d+))?", job.text(), re.MULTILINE)
+    assert stops, "the signal was not heard in time"
+    between = [(int(epoch) - 1, int(step)) for step, epoch in stops if step]
+    assert set(between) <= {(int(epoch), int(step)) for epoch, step in starts if step}, "a step was taken twice"
+
+
+@pytest.mark.timeout(500)
+def test_a_requeue_in_the_middle_of_a_run_is_survived(slurm, tmp_path):
+    """As an administrator, or a node that breaks, would do it: without a signal before."""
+    idle = slurm.cluster.processes()
+    job = slurm.submit("-N2", JOB, "--epochs", 20, *SMALL, "--results", tmp_path, output=tmp_path / "out")
+    until(lambda: len(epochs(job.text())) >= 3, 150, job.text)
+    slurm.run("scontrol", "requeue", job.number)
+    assert finish(slurm, job, idle, 300) == "COMPLETED", job.text()
+    done = epochs(job.text())
+    assert (sorted(set(done)), len(done) <= 21) == (list(range(1, 21)), True), "more than one epoch was trained twice"
+    assert "resumed after epoch" in job.text()
+
+
+def test_a_job_that_never_gets_done_stops_going_back(slurm, tmp_path):
+    job = slurm.submit(JOB, "--epochs", 9999, *SMALL, "--results", tmp_path, output=tmp_path / "out", LABS_REQUEUES="0")
+    until(lambda: epochs(job.text()), 150, job.text)
+    slurm.run("scancel", "--batch", "--signal=USR1", job.number)
+    assert (job.wait(60), job.facts()["ExitCode"]) == ("FAILED", "1:0")
+    assert job.text().splitlines()[-1].startswith("labs: error: the time limit is near after 0 requeues; ask for more")
+
+
+def test_an_array_runs_the_cells_of_a_sweep_over_nodes_and_the_report_comes_after(slurm, tmp_path):
+    sweep = [sys.executable, "-m", "labs", "sweep", "lab11", "--preset", "paper", "--only", "strong", "--data",
+             "embedded", "--images", "256", "--workers", "1,2", "--repeats", "1", "--results", tmp_path, "--sbatch"]
+    refused = slurm.process(*sweep, SBATCH_PARTITION="nowhere").stderr
+    assert re.fullmatch(r"labs: error: sbatch refused: .*nvalid partition.*\n", refused)
+    output = slurm.run(*sweep, SBATCH_OUTPUT=f"{tmp_path}/%x-%A.out")
+    (report,) = re.findall(r"^2 runs of lab11_multinode are jobs \d+, \d+, the report after them is job (\d+)", output)
+    last = Job(slurm, report, tmp_path / f"report-{report}.out")
+    assert last.wait(240) == "COMPLETED", [path.read_text() for path in tmp_path.glob("*.out")]
+    records = [json.loads(path.read_text()) for path in tmp_path.glob("lab11_multinode/*/record.json")]
+    assert sorted(record["layout"]["nodes"] for record in records) == [1, 2]
+    assert (tmp_path / "report.html").stat().st_size > 1000
