@@ -1,7 +1,4 @@
-"""This user's cluster, made by `labs cluster`: its state, which is cluster.json in a folder, and its links' bandwidth.
-
-`labs cluster link` changes the kernel's settings; this module runs it as a program.
-"""
+"""This user's cluster, made by `labs cluster`: its state, which is cluster.json in a folder, and its links."""
 
 from __future__ import annotations
 
@@ -40,10 +37,9 @@ CHANGES = "changes.lock"
 
 @dataclasses.dataclass(frozen=True)
 class Link:
-    """A node's link to the switch, the same in both directions."""
+    """A node's link to the switch, the same in both directions; its bandwidth is such as "100mbit", or UNLIMITED."""
 
     bandwidth: str = UNLIMITED
-    """Such as "100mbit"; or UNLIMITED."""
     up: bool = True
 
     def __str__(self) -> str:
@@ -59,11 +55,9 @@ class Cluster:
     pids: dict[str, int]
     """PID of the process that holds each host's namespaces, in the cluster's PID namespace."""
     cores: dict[str, list[int]]
-    """The processor cores on which each node's processes may run."""
+    """The processor cores of each node."""
     links: dict[str, Link]
-    """Each node's link."""
     slurm: bool
-    """Whether Slurm runs on it."""
     owner: Sequence[int]
     """User and group, if an ordinary user owns it. Its processes are root in the cluster's user namespace."""
 
@@ -106,11 +100,7 @@ def current() -> Cluster | None:
 
 
 def require() -> Cluster:
-    """Return the cluster that is up.
-
-    Raises:
-        LabError: No cluster is up.
-    """
+    """Return the cluster that is up; raise LabError if there is none."""
     if cluster := current():
         return cluster
     raise LabError("no cluster is up; start one with `labs cluster up --nodes 2`")
@@ -123,11 +113,7 @@ def format_bandwidth(bandwidth: str) -> str:
 
 
 def bits_per_second(bandwidth: str) -> float:
-    """Return a bandwidth such as "100mbit" as bits per second; infinity for UNLIMITED.
-
-    Raises:
-        LabError: The text is not a bandwidth, or is outside 100 kbit/s to 100 Gbit/s.
-    """
+    """Return a bandwidth such as "100mbit" as bits per second, infinity for UNLIMITED; raise LabError for others."""
     if bandwidth == UNLIMITED:
         return float("inf")
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmg])bit", bandwidth.lower())
@@ -139,17 +125,13 @@ def bits_per_second(bandwidth: str) -> float:
 
 
 def slowest_link() -> str:
-    """Return the slowest link of the cluster in which this process runs; an empty string outside a cluster."""
+    """Return the slowest link of the cluster in which this process runs, or an empty string outside a cluster."""
     cluster = current() if inside() else None
     return str(min(cluster.links.values(), key=lambda link: bits_per_second(link.bandwidth))) if cluster else ""
 
 
 def set_bandwidth(bandwidth: str, nodes: Iterable[str] = ()) -> None:
-    """Set the bandwidth of the links of some nodes, by default of all.
-
-    Raises:
-        LabError: No cluster is up, the value is unknown, or the kernel refuses it.
-    """
+    """Set the bandwidth of the links of some nodes, by default of all; raise LabError if that fails."""
     command = [sys.executable, "-P", "-m", "labs", "cluster", "link", *nodes, "--bandwidth", bandwidth]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -158,11 +140,7 @@ def set_bandwidth(bandwidth: str, nodes: Iterable[str] = ()) -> None:
 
 @contextlib.contextmanager
 def restore_links() -> Iterator[None]:
-    """Restore every link's bandwidth after the block; one process at a time may be in it.
-
-    Raises:
-        LabError: No cluster is up, or another run sets its links: each would measure the other's.
-    """
+    """Restore every link's bandwidth after the block; raise LabError if another run's block sets links meanwhile."""
     links = require().links
     with contextlib.ExitStack() as at_exit:
         try:

@@ -25,7 +25,7 @@ from labs.run.paths import ROOT, format_path
 ESSENTIAL = ("python", "packages", "tensorflow", "horovod")
 """If one of these fails, the checks after it would fail for the same reason."""
 NEEDED_MB, SHARED_MB = 100, 32
-"""The space for a demo's files, and in /dev/shm, through which two workers exchange gradients."""
+"""For a demo's files, and for /dev/shm, through which two workers exchange gradients."""
 ENDS: dict[int, str] = {signal.SIGILL: "this CPU lacks AVX, which TensorFlow's wheels need: use another machine",
                         signal.SIGKILL: "the machine ran out of memory: end other programs"}
 PROBE = """
@@ -77,14 +77,12 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _run(check: Callable[[], Finding | list[Finding]]) -> list[Finding]:
-    """Run one check; an error in it is its finding."""
+    """Run one check; its LabError is a finding."""
     try:
         result = check()
     except LabError as error:
         cause, _, cure = str(error).partition(CURE_SEPARATOR)
         result = fail(cause, cure)
-    except Exception as problem:
-        result = fail(f"{type(problem).__name__}: {problem}", "make env; if that does not help, report it")
     return result if isinstance(result, list) else [result]
 
 
@@ -153,7 +151,7 @@ def _probe() -> dict[str, Any]:
 def _explain_import(name: str) -> Finding:
     """Return why a library did not load, with the environment variable that may be the reason."""
     library_path = "unset LD_LIBRARY_PATH" * bool(os.environ.get("LD_LIBRARY_PATH"))
-    cure = ENDS.get(-(_import().code or 0)) or _unset("TF_", "KERAS_", "PYTHON") or library_path or install(name)
+    cure = ENDS.get(-(_import().code or 0)) or _unset() or library_path or install(name)
     return fail(f"it does not load: {_import().cause}", cure)
 
 
@@ -163,10 +161,9 @@ def variables() -> list[Finding]:
             for rule, value in environment.harmful()] or [ok("none is known to break or slow down a run")]
 
 
-def _unset(*prefixes: str) -> str:
-    """Return the command that unsets variables of these prefixes that break a run, or an empty string."""
-    return "; ".join(f"unset {rule.name}" for rule, _ in environment.harmful()
-                     if rule.state == "fail" and rule.name.startswith(prefixes))
+def _unset() -> str:
+    """Return the command that unsets the variables that break a run, or an empty string."""
+    return "; ".join(f"unset {rule.name}" for rule, _ in environment.harmful() if rule.state == "fail")
 
 
 def disk() -> list[Finding]:
@@ -176,14 +173,10 @@ def disk() -> list[Finding]:
     findings = []
     for name, folder in folders.items():
         there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-        shared = name == "/dev/shm"
-        cure = "in a container: docker run --shm-size=1g" if shared else f"export {name}=FOLDER, one with space"
-        free, needed = shutil.disk_usage(there).free / 1e6, SHARED_MB if shared else NEEDED_MB
-        if not os.access(there, os.W_OK):
-            findings.append(fail(f"{format_path(there)} cannot be written", cure))
-        elif free < needed:
-            findings.append(fail(f"{free:.0f} MB free for {format_path(folder)}, and a run of two workers needs "
-                                 f"{needed}", cure))
+        free, needed = shutil.disk_usage(there).free / 1e6, SHARED_MB if name == "/dev/shm" else NEEDED_MB
+        if free < needed or not os.access(there, os.W_OK):
+            cure = "docker run --shm-size=1g" if name == "/dev/shm" else f"export {name}=FOLDER"
+            findings.append(fail(f"{format_path(folder)} cannot be written, or has less than {needed} MB free", cure))
     return findings or [ok(f"space for a run in {', '.join(format_path(folder) for folder in folders.values())}")]
 
 
@@ -203,8 +196,8 @@ def gpus() -> Finding:
     if not (visible := mpirun.visible_gpus()):
         return absent(f"CUDA_VISIBLE_DEVICES hides all {present}; the labs run on the CPU")
     if not _probe().get("gpus"):
-        return fail("TensorFlow sees none of the GPUs: a CUDA library is missing or not found, or the driver is older "
-                    "than 525.60", "make horovod; if that does not help: docs/setup.md")
+        return fail("TensorFlow sees none of the GPUs: a CUDA library is missing, or the driver is too old",
+                    "make horovod; if that does not help: docs/setup.md")
     if not _probe().get("nccl"):
         return warn("Horovod was built without NCCL: gradients go from GPU to GPU through host memory", "make horovod")
     return ok(f"{visible} of {present} can be used; NCCL is built into Horovod")
@@ -238,11 +231,10 @@ def proof() -> Finding:
     if mpirun.visible_gpus() < 2:
         env["CUDA_VISIBLE_DEVICES"] = ""  # NCCL refuses two workers on one GPU.
     outcome = supervisor.complete([*mpirun.command(2), sys.executable, str(ROOT / "setup/proof.py")], 300, env)
-    verdict = failure.proof_verdict(outcome.out)
-    if outcome.code == 0:
+    if (verdict := failure.proof_verdict(outcome.out)) and outcome.code == 0:
         return ok(verdict)
-    cure = _unset("HOROVOD_", "OMPI_", "PYTHON", "TF_", "KERAS_") or install("horovod")
-    return fail(verdict or f"two workers could not complete a training step: {outcome.cause}", cure)
+    return fail(verdict or f"two workers could not complete a training step: {outcome.cause}",
+                _unset() or install("horovod"))
 
 
 CHECKS: dict[str, Callable[[], Finding | list[Finding]]] = {

@@ -21,13 +21,11 @@ from labs.tools.cluster import nodes, slurm
 
 DESCRIPTION = """\
 Make a cluster inside this machine: nodes with their own host name, address and
-link. They share the file system, as the nodes of a cluster do, and this
-machine's cores. docs/laptop-cluster.md explains it.
+link, which share files and cores. docs/laptop-cluster.md explains it.
 
   labs cluster up --nodes 4 --bandwidth 1gbit     start it
   labs cluster run lab11                          train on it
-  labs cluster link node2 --bandwidth 100mbit     slow one link down
-  labs cluster link node2 --down                  cut it
+  labs cluster link node2 --bandwidth 100mbit     slow one link down; --down cuts it
   labs cluster shell node2                        look around on a node
   labs cluster down                               end it; nothing is left
 
@@ -42,12 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_up(up)
     link = actions.add_parser("link", help="change links at any time, even during a run")
     link.add_argument("node", nargs="*", metavar="NODE", help="node1, node2, ...; default: all")
-    link.add_argument("--down", action="store_const", dest="is_up", const=False,
-                      help="cut the link: it drops every packet, and the node's interface stays up")
+    link.add_argument("--down", action="store_const", dest="is_up", const=False, help="cut the link")
     link.add_argument("--up", action="store_const", dest="is_up", const=True, help="restore a link that was cut")
     for each in (up, link):
-        each.add_argument("--bandwidth", metavar="B",
-                          help="limit of each link, in each direction: 100mbit, 1gbit, unlimited")
+        each.add_argument("--bandwidth", metavar="B", help="of each link and direction: 100mbit, 1gbit, unlimited")
     for action, usage_words, text in (
             ("run", "LAB [OPTION ...]", "run a lab on it; the default is one worker per core of all nodes"),
             ("sweep", "LAB [OPTION ...]", "run a lab's sweeps on it, as `labs sweep` does"),
@@ -61,17 +57,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_up(up: argparse.ArgumentParser) -> None:
     """Add the options of `labs cluster up`."""
     up.add_argument("--nodes", type=usage.count, default=2, metavar="N", help="number of nodes; default: 2")
-    up.add_argument("--cores", type=usage.count, default=1, metavar="N",
-                    help="cores of each node; default: 1. Nodes share cores if this machine has too few")
+    up.add_argument("--cores", type=usage.count, default=1, metavar="N", help="cores of each node; default: 1")
     up.add_argument("--slurm", action="store_true", help="run Slurm on it: slurmctld, and a slurmd on each node")
     up.add_argument("--cpus", type=usage.count, default=0, metavar="N",
-                    help="CPUs per node that Slurm assumes; default: its cores, and at least the 2 that a task of the "
-                         "kit's jobs requests. Tasks share the real cores")
-    up.add_argument("--gpus", type=usage.count, default=0, metavar="N",
-                    help="GPUs per node that Slurm assumes, so that it accepts GPU jobs; the nodes have no GPUs")
+                    help="CPUs per node that Slurm assumes; default: its cores, and at least 2")
+    up.add_argument("--gpus", type=usage.count, default=0, metavar="N", help="GPUs per node that Slurm assumes")
     up.add_argument("--partitions", choices=list(slurm.PARTITIONS), default="lab",
-                    help="Slurm's partitions; default: lab, one without limits. course: batch (all nodes, one day), "
-                         "dgx (the last node, 4 hours) and teaching (one node per job, 30 minutes, goes first)")
+                    help="Slurm's partitions; default: lab, one without limits. course: lab 11's three")
 
 
 def main(args: argparse.Namespace) -> None:

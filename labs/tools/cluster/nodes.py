@@ -59,11 +59,7 @@ QUEUE_BYTES = 32 * 2**20
 # Start and end.
 
 def start(count: int, cores: int, bandwidth: str, start_slurm: Callable[[state.Cluster], None] | None) -> state.Cluster:
-    """Start a cluster of nodes named node1, node2, ... with a bandwidth in each direction of their links; return it.
-
-    Raises:
-        LabError: A cluster is already up, a value is wrong, or this machine cannot make namespaces.
-    """
+    """Start a cluster of nodes named node1, node2, ... with a bandwidth in each direction of their links; return it."""
     if absent := [program for program in PROGRAMS if not shutil.which(program, path=search_path())]:
         raise LabError(f"no {', '.join(absent)}; sudo apt-get install iproute2 (not on Linux: use a virtual machine)")
     if cores > (there := resources.cores()):
@@ -84,20 +80,14 @@ def start(count: int, cores: int, bandwidth: str, start_slurm: Callable[[state.C
         _write_launch_files(folder, cluster)
         if start_slurm:  # Before the links are slow.
             start_slurm(cluster)
-        _apply(cluster, cluster.links)
-        state.write(cluster)
+        return _apply(cluster, cluster.links)
     except BaseException:
         end()
         raise
-    return cluster
 
 
 def end() -> bool:
-    """End the cluster with everything that runs on it; return whether one was up.
-
-    Raises:
-        LabError: This is one of its hosts.
-    """
+    """End the cluster with everything that runs on it; return whether one was up."""
     if state.inside():
         raise LabError("this is a host of the cluster; leave it with `exit` first")
     if cluster := state.current():
@@ -112,11 +102,7 @@ def end() -> bool:
 
 
 def _make_folder() -> Path:
-    """Make the cluster's folder, which only this user may enter; its end deletes all that is in it.
-
-    Raises:
-        LabError: The folder has other files, or belongs to another user.
-    """
+    """Make the cluster's folder, which only this user may enter; its end deletes all that is in it."""
     folder = state.folder()
     try:
         if (folder / state.FILE).exists():  # Of a cluster that was killed.
@@ -166,25 +152,22 @@ def _make_nodes(folder: Path, cluster: state.Cluster) -> state.Cluster:
 # Links.
 
 def set_links(nodes: Collection[str], changes: Mapping[str, Any]) -> state.Cluster:
-    """Change fields of the links of some nodes, by default of all; return the cluster.
-
-    Raises:
-        LabError: No cluster is up, a node or a value is unknown, or the kernel refuses it.
-    """
+    """Change fields of the links of some nodes, by default of all; return the cluster."""
     cluster = state.require()
     state.bits_per_second(changes.get("bandwidth", state.UNLIMITED))
     if unknown := [node for node in nodes if node not in cluster.links]:
         raise LabError(f"unknown node {quoted(unknown[0])}; there are: {', '.join(cluster.links)}")
     wanted = {node: dataclasses.replace(cluster.links[node], **changes) for node in nodes or cluster.links}
-    _apply(cluster, wanted)
-    cluster = dataclasses.replace(cluster, links=cluster.links | wanted)
-    state.write(cluster)
-    return cluster
+    return _apply(cluster, wanted)
 
 
-def _apply(cluster: state.Cluster, links: Mapping[str, state.Link]) -> None:
+def _apply(cluster: state.Cluster, links: dict[str, state.Link]) -> state.Cluster:
+    """Have the kernel set some links, and return the cluster with them."""
     run_script(cluster, "\n".join(line for node, link in links.items()
                                   for line in _link_commands(node, cluster.pids[node], link)))
+    cluster = dataclasses.replace(cluster, links=cluster.links | links)
+    state.write(cluster)
+    return cluster
 
 
 def _link_commands(node: str, pid: int, link: state.Link) -> Iterator[str]:
@@ -205,11 +188,7 @@ def _link_commands(node: str, pid: int, link: state.Link) -> Iterator[str]:
 
 def command(cluster: state.Cluster, host: str, words: Sequence[str], cwd: Path = Path("/"),
             variables: Mapping[str, str] | None = None) -> list[str]:
-    """Return the command line that runs a command on a host, with this process's environment and further variables.
-
-    Raises:
-        LabError: The cluster has no such host.
-    """
+    """Return the command line that runs a command on a host, with this process's environment and further variables."""
     if host not in cluster.pids:
         raise LabError(f"unknown node {host!r}; there are: {', '.join(cluster.links)}")
     here, prefix = state.inside(), list[str]()
@@ -231,11 +210,7 @@ def _settings() -> list[str]:
 
 
 def run_script(cluster: state.Cluster, script: str) -> str:
-    """Run lines of bash on the head until one fails, and return what they print.
-
-    Raises:
-        LabError: A line failed, or complained.
-    """
+    """Run lines of bash on the head and return what they print; raise LabError if one fails or complains."""
     done = subprocess.run(command(cluster, state.HEAD, ["bash", "-ec", script]), stdin=subprocess.DEVNULL,
                           capture_output=True, text=True, check=False, start_new_session=True)
     if done.returncode or done.stderr:

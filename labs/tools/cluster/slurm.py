@@ -18,14 +18,12 @@ from labs.tools.cluster import nodes
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "sinfo", "scontrol")
 TASK_CPUS = 2
 """CPUs that the kit's jobs request per task. Slurm would keep a job pending forever if no node had as many."""
-# config_overrides: a node has the CPUs written here, not those of the machine. MinJobAge: scontrol shows finished jobs
-# for a day.
+# config_overrides: a node has the CPUs written here, not those of the machine.
 CONF = """\
 ClusterName=labs
 SlurmctldHost={head}({address})
 SlurmUser={user}
 SlurmdUser={user}
-AuthType=auth/munge
 AuthInfo=socket={folder}/munge.socket
 StateSaveLocation={folder}/slurm
 SlurmctldPidFile={folder}/slurm/slurmctld.pid
@@ -38,11 +36,8 @@ ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
-MpiDefault=none
-MailProg=/bin/true
 ReturnToService=2
 KillWait=5
-MinJobAge=86400
 SchedulerParameters=batch_sched_delay=0,bf_interval=1
 GresTypes=gpu
 {nodes}
@@ -59,11 +54,7 @@ SECONDS_TO_START = 30.0
 
 
 def start(cluster: state.Cluster, cpus: int, gpus: int, partitions: str) -> None:
-    """Start Slurm's daemons, with these CPUs and GPUs per node, and wait until every node is idle.
-
-    Raises:
-        LabError: This machine has no Slurm, or the daemons did not start in time.
-    """
+    """Start Slurm's daemons, with these CPUs and GPUs per node, and wait until every node is idle."""
     if absent := [program for program in PROGRAMS if not shutil.which(program, path=search_path())]:
         raise LabError(f"no {', '.join(absent)}; apt-get install slurm-wlm munge")
     folder = state.folder()

@@ -34,23 +34,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe `labs notebook` and its option."""
     parser.description = ("Open the notebooks in JupyterLab, with this Python as their kernel. They open as copies in "
                           "work/, or in the folder that LABS_WORK names; a copy that you have edited is never "
-                          "overwritten. The server accepts connections only from this machine, with a token; if your "
-                          "browser is on another machine, use the ssh command that is printed.")
+                          "overwritten. If your browser is on another machine, use the ssh command that is printed.")
     parser.add_argument("--copy-only", action="store_true",
                         help="update the copies and exit, for a server that runs already, such as JupyterHub")
 
 
 def main(args: argparse.Namespace) -> None:
-    """Update the copies, and serve until Ctrl-C or SIGTERM.
-
-    Raises:
-        LabError: The copies cannot be written, as in a clone that a class shares.
-    """
+    """Update the copies, and serve until Ctrl-C or SIGTERM."""
     make_folders_absolute()  # The server runs in the kit, and a kernel in the copies.
     work = work_dir()
     try:
         outdated = working_copies.update(ROOT / "notebooks", work)
-    except OSError as problem:
+    except OSError as problem:  # As in a clone that a class shares.
         raise LabError(f"the copies of the notebooks cannot be written to {format_path(work)}: "
                        f"{problem.strerror or problem}; set LABS_WORK to a folder of your own") from None
     for name in outdated:

@@ -1,7 +1,6 @@
 """Working copies of the notebooks: students edit these, so that `git pull` never conflicts with their answers.
 
-A copy has no outputs: they would give away the answers where a page asks for predictions. Its links to the kit's files
-work: copies outside the kit have a symbolic link to it.
+A copy has no outputs: they would give away the answers where a page asks for predictions.
 """
 
 from __future__ import annotations
@@ -19,11 +18,7 @@ COPIED = ".copied.json"
 
 
 def update(notebooks: Path, work: Path) -> list[str]:
-    """Copy the notebooks, except over edited copies; return the edited copies whose notebook has a new version.
-
-    Raises:
-        OSError: The copies cannot be written.
-    """
+    """Copy the notebooks, except over edited copies; return the edited copies whose notebook has a new version."""
     work.mkdir(parents=True, exist_ok=True)
     apart, link = work.resolve().parent != notebooks.resolve().parent, work / KIT
     if apart and (link.is_symlink() or not link.exists()):  # It may lead to last year's kit.

@@ -71,8 +71,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                           "PD (Priority) means that a job is behind other jobs; it is not stuck.")
     parser.add_argument("jobs", nargs="*", metavar="JOB", help="job ids; default: all your jobs")
     parser.add_argument("--check", nargs=argparse.REMAINDER, metavar="...",
-                        help="takes the arguments of sbatch: `labs queue --check -N 2 jobs/lab10_caltech.sh`. Prints "
-                             "where and when Slurm would start the job, or why it refuses it; submits nothing")
+                        help="sbatch's arguments, such as -N 2 jobs/lab10_caltech.sh: print where and when Slurm would "
+                             "start the job, or why it refuses it; submit nothing")
 
 
 def main(args: argparse.Namespace) -> None:
@@ -98,22 +98,15 @@ def explain_jobs(numbers: Sequence[str]) -> list[str]:
 
 
 def explain_reason(reason: str, **facts: str) -> str:
-    """Return what a reason code of squeue means, and a cure; `facts` are the values of its placeholders.
-
-    Words behind a comma are details: "ReqNodeNotAvail, UnavailableNodes:node2".
-    """
-    code, _, detail = reason.replace("_", " ").partition(",")
+    """Return what a reason code of squeue means, and a cure; `facts` are the values of its placeholders."""
+    code, _, detail = reason.replace("_", " ").partition(",")  # "ReqNodeNotAvail, UnavailableNodes:node2"
     text = next(text for pattern, text in REASONS.items() if fnmatch.fnmatchcase(code, pattern))
     counted = next((words for part, words in KINDS.items() if part in code.lower()), "of something")
     return text.format(what=counted, **facts) + (f" ({detail.strip()})" if "UnavailableNodes" in detail else "")
 
 
 def check_job(words: Sequence[str]) -> list[str]:
-    """Return when and where a job would start that `sbatch` followed by these words submits.
-
-    Raises:
-        LabError: sbatch would refuse it.
-    """
+    """Return when and where a job would start that `sbatch` followed by these words submits."""
     code, out, errors = slurm.run("sbatch", "--test-only", *words)
     answer = " ".join(re.sub(r"(?m)^(sbatch|allocation failure): (error: )?|^Try .*", "", out + errors).split())
     if code:

@@ -1,7 +1,4 @@
-"""The report page: the tables and figures of all runs, as one HTML file.
-
-The page needs no network and no script. Each lab has a section, in which the runs of a sweep are below its question.
-"""
+"""The report page: the tables and figures of all runs, as one HTML file that needs no network and no script."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LINES, BARS = 8, 16
-"""The most lines and the most bars that are legible in one plot."""
+"""The most that are legible in one plot."""
 NEWEST = ("lab", "run", "size", "batch_size", "global_batch_size", "images_per_sec", "seconds_per_epoch",
           "test_accuracy", "warnings")
 """Columns of the table of the labs' newest runs."""
@@ -50,24 +47,19 @@ Item = Grid | Plot | str
 
 
 def write(root: Path, output: Path) -> None:
-    """Write the report of a results folder.
-
-    Raises:
-        LabError: The folder has no runs.
-    """
+    """Write the report of a results folder; raise LabError if it has no runs."""
     import jinja2
 
     runs = records.read_all(root=root)
     if not runs:
         raise LabError(f"there are no results in {printable(root)}; `labs run lab10_caltech --workers 2` makes some")
-    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True,
-                                     trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
-    environment.globals.update(kind=lambda item: type(item).__name__)
+    template = jinja2.Template(Path(__file__).with_name("page.html").read_text(), autoescape=True, trim_blocks=True,
+                               lstrip_blocks=True, undefined=jinja2.StrictUndefined)
     with warnings.catch_warnings():  # Those of pandas and matplotlib may quote a record's text.
         warnings.simplefilter("ignore")
-        page = _describe(runs)
-    atomic.write_text(output, environment.get_template("page.html").render(
-        page, made=time.strftime("%Y-%m-%d %H:%M"), runs=plural(len(runs), "run"), folder=format_path(root.absolute())))
+        atomic.write_text(output, template.render(
+            _describe(runs), made=time.strftime("%Y-%m-%d %H:%M"), runs=plural(len(runs), "run"),
+            folder=format_path(root.absolute()), kind=lambda item: type(item).__name__))
 
 
 def _describe(runs: list[records.Record]) -> dict[str, Any]:
@@ -106,7 +98,7 @@ def _groups(lab: Lab | None, runs: list[records.Record]) -> Iterator[tuple[str, 
 
 
 def _items(lab: Lab | None, runs: list[records.Record]) -> Iterator[Item]:
-    """Yield all that is shown of some runs of a lab: its own summary, speedups, ledger, tests, curves and tables."""
+    """Yield a lab's own summary of some runs, their speedups, ledger, tests, curves and tables."""
     if own := studies.summary(lab.name, runs) if lab else "":
         yield own
     frame, varying = speed_tables.frame(runs)

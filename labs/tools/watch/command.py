@@ -41,11 +41,7 @@ def main(args: argparse.Namespace) -> None:
 
 
 def find_run(wanted: str | None, root: Path) -> Path:
-    """Return the folder of a run: by its name, the newest of a lab, or by default the newest.
-
-    Raises:
-        LabError: There is no such run.
-    """
+    """Return the folder of a run: by its name, the newest of a lab, or by default the newest."""
     # The run that was started or continued last comes first.
     holders = sorted(root.glob("*/*/holder"), key=lambda path: path.stat().st_mtime, reverse=True)
     folders = [path.parent for path in holders]

@@ -73,7 +73,7 @@ BREAKAGES = [  # Check, state, how it is made, cause, cure.
     ("horovod", "warn", replace_in_horovod("horovod/runner/common/util/secret.py", "def launch_key", "def another"),
      "it has CVE-2024-10190 and CVE-2026-31234", "make env"),
     ("variables", "fail", variable("KERAS_BACKEND", "jax"), "a backend other than TensorFlow", "unset KERAS_BACKEND"),
-    ("disk", "fail", variable("LABS_RESULTS", "/proc/none"), "/proc", "export LABS_RESULTS="),
+    ("disk", "fail", variable("LABS_RESULTS", "/proc/none"), "/proc/none cannot be written", "export LABS_RESULTS="),
     ("slurm", "fail", variable("SLURM_CONF", "/nowhere"), "no Slurm cluster is set up here", "run this on"),
     ("proof", "fail", variable("HOROVOD_CPU_OPERATIONS", "gloo"), "could not complete a training step: signal 11",
      "unset HOROVOD_CPU_OPERATIONS"),
