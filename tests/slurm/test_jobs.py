@@ -40,14 +40,11 @@ def test_a_job_file_starts_its_lab_on_any_site(job):
     assert not re.search(r"^#SBATCH.*(partition|account|-p |-A |gpu|gres)", text, re.MULTILINE), "the site has them"
 
 
-@pytest.mark.parametrize(("launcher", "first"), [("mpirun", ["run", "lab10_caltech"]),
-                                                ("srun", ["-m", "labs.lab10_caltech"])])
-def test_words_survive_and_a_failing_lab_is_a_failed_job(slurm, clone, tmp_path, launcher, first):
+def test_words_survive_and_a_failing_lab_is_a_failed_job(slurm, clone, tmp_path):
     words = ["--data", '/tmp/a  b/it\'s "so" $HOME *', "--name", "", "--input", "--", "\\"]
-    job = slurm.submit("jobs/lab10_caltech.sh", *words, cwd=clone, output=tmp_path / "out", LABS_LAUNCHER=launcher,
-                       STUB_EXIT="3")
+    job = slurm.submit("jobs/lab10_caltech.sh", *words, cwd=clone, output=tmp_path / "out", STUB_EXIT="3")
     assert (job.wait(), job.facts()["ExitCode"]) == ("FAILED", "3:0"), job.text()
-    assert json.loads(job.text().splitlines()[0]) == {"words": [*first, *words], "folder": str(clone)}
+    assert json.loads(job.text()) == {"words": ["run", "lab10_caltech", *words], "folder": str(clone)}
 
 
 def test_a_mistake_is_one_clear_line(slurm, clone, tmp_path):
@@ -82,14 +79,6 @@ def test_the_tasks_of_an_array_are_separate(slurm, clone, tmp_path):
     assert "goes back into the queue" in logs[first].read_text()
     assert "Restarts=0" in slurm.run("scontrol", "show", "job", f"{array.number}_{1 - first}")
     slurm.run("scancel", array.number)
-
-
-def test_the_launcher_sees_what_slurm_granted(slurm, tmp_path):
-    code = "from labs.run import resources; print(resources.allocation())"
-    command = f"source jobs/env.sh && python -c {shlex.quote(code)}"
-    job = slurm.submit("-N2", "-n3", "-c2", f"--wrap=bash -c {shlex.quote(command)}", output=tmp_path / "out")
-    assert job.wait() == "COMPLETED", job.text()
-    assert "node_list='node[1-2]', ntasks_per_node=(2, 1), cpus_per_task=2, gpus_per_node=0" in job.text()
 
 
 def test_an_example_trains_as_a_laptop_submits_it(tmp_path_factory, tmp_path):

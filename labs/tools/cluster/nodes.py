@@ -25,7 +25,6 @@ from labs.run.paths import search_path
 
 PROGRAMS = ("ip", "tc", "unshare", "nsenter", "setpriv", "taskset", "mount", "hostname")
 NAMESPACES = ("--net", "--uts", "--ipc", "--mount")
-NEW = ("--pid", "--fork", "--kill-child=KILL", "--mount-proc")
 # As the first process, it inherits orphans; with SIGCHLD ignored, none stays as a zombie.
 WAIT = "echo ready; exec env --ignore-signal=CHLD sleep infinity >/dev/null 2>&1"
 HOST = """\
@@ -119,9 +118,10 @@ def _make_folder() -> Path:
 def _start_head(as_user: bool) -> tuple[int, int]:
     """Start the first process of the cluster in new namespaces; return its PID and its start."""
     user = ["--user", "--map-root-user"] if as_user else []
-    starter = subprocess.Popen(["unshare", *user, *NAMESPACES, *NEW, "bash", "-c", WAIT], text=True,
-                               env=os.environ | {state.FOLDER: str(state.folder())}, stdin=subprocess.DEVNULL,
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+    starter = subprocess.Popen(["unshare", *user, *NAMESPACES, "--pid", "--fork", "--kill-child=KILL", "--mount-proc",
+                                "bash", "-c", WAIT], env=os.environ | {state.FOLDER: str(state.folder())}, text=True,
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               start_new_session=True)
     if not starter.stdout or (line := starter.stdout.readline().strip()) != "ready":
         raise LabError(f"this machine does not allow you to make namespaces ({line}); docs/laptop-cluster.md says "
                        "what to ask its administrator for")

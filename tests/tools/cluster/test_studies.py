@@ -41,8 +41,6 @@ def test_steps_are_predicted_before_they_are_measured(two, tmp_path):
     cells = lab05.rows_of([record], "cells")
     assert len(cells) == record["metrics"]["prediction_cells"] == 6
     assert (cells["predicted_seconds"] > cells["alone_seconds"]).all()
-    assert (cells["ready_seconds"] < cells["computed_seconds"]).all()
-    assert (cells["computed_seconds"] < cells["alone_seconds"]).all()
 
 
 def test_a_step_that_sleeps_takes_its_sleep_and_the_bytes_over_the_link(two, tmp_path):

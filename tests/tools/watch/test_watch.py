@@ -36,9 +36,3 @@ def test_a_real_run_is_watched_to_its_end_and_the_slow_rank_waits_least(tmp_path
         assert "/slow: finished" in os.read(ours, 2**16).decode()
     finally:
         run.kill()
-
-
-def test_without_a_run_the_error_is_one_line(tmp_path):
-    done = subprocess.run([*WATCH, "lab10", "--results", tmp_path], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert re.fullmatch("labs: error: no run of 'lab10' in .*\n", done.stderr)
