@@ -31,8 +31,7 @@ HEAD = "head"
 SUBNET = "10.77.0.0/24"
 UNLIMITED = "unlimited"
 BITS = {"k": 1e3, "m": 1e6, "g": 1e9}
-CHANGES = "changes.lock"
-"""Held in the cluster's folder by the process that sets links for a study or a sweep."""
+CHANGES = "changes.lock"  # Held in the cluster's folder by the process that sets links for a study or a sweep.
 
 
 @dataclasses.dataclass(frozen=True)

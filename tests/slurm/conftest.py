@@ -13,10 +13,9 @@ from labs.run.paths import ROOT
 from tests.slurm.client import Slurm, running
 
 STUB = """\
-#!/usr/bin/env python3
-import json, os, sys
-print(json.dumps({"words": sys.argv[1:], "folder": os.getcwd()}))
-sys.exit(int(os.environ.get("STUB_EXIT", "0")))
+#!/bin/sh
+printf '%s\\n' "$PWD" "$@"
+exit ${STUB_EXIT:-0}
 """
 
 

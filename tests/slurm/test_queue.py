@@ -77,11 +77,10 @@ def test_each_reason_is_explained_and_the_cure_cures(slurm, jobs):
 
 
 @pytest.mark.parametrize(("code", "words"), [
-    ("QOSMaxCpuPerUserLimit", "together have as many CPUs as they may use"), ("MaxGRESPerAccount", "as many GPUs"),
+    ("MaxGRESPerAccount", "together have as many GPUs as they may use"), ("Novel", "scontrol show job 3"),
     ("AssocMaxJobsLimit", "as many jobs as you are allowed"), ("AssocMaxCpuPerJobLimit", "asks for more CPUs"),
-    ("AssocGrpCpuLimit", "have used up their CPUs"), ("Novel", "scontrol show job 3"),
-    ("ReqNodeNotAvail, UnavailableNodes:node2", "(UnavailableNodes:node2)"),
-])
+    ("AssocGrpCpuLimit", "used up their CPUs"),
+    ("ReqNodeNotAvail, UnavailableNodes:node2", "(UnavailableNodes:node2)")])
 def test_limits_that_need_slurms_database_are_told_apart(code, words):
     assert words in command.explain_reason(code, job="3", partition="p", limit="1:00", longest="1:00", dependency="")
 

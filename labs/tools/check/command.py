@@ -24,8 +24,7 @@ from labs.run.paths import ROOT, format_path
 
 ESSENTIAL = ("python", "packages", "tensorflow", "horovod")
 """If one of these fails, the checks after it would fail for the same reason."""
-NEEDED_MB, SHARED_MB = 100, 32
-"""For a demo's files, and for /dev/shm, through which two workers exchange gradients."""
+NEEDED_MB, SHARED_MB = 100, 32  # For a demo's files, and for /dev/shm, through which workers exchange gradients.
 ENDS: dict[int, str] = {signal.SIGILL: "this CPU lacks AVX, which TensorFlow's wheels need: use another machine",
                         signal.SIGKILL: "the machine ran out of memory: end other programs"}
 PROBE = """

@@ -41,7 +41,6 @@ AGENT = """\
 host=$1; shift
 case $host in
 {hosts}
-*) echo "the cluster has no $host" >&2; exit 1 ;;
 esac
 exec nsenter --target=$pid {namespaces} taskset --cpu-list $cores \
     env -i HOME="$HOME" USER="$USER" LANG="$LANG" PATH="$PATH" {settings} bash -c "$*"

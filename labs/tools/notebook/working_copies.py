@@ -11,8 +11,7 @@ from pathlib import Path
 
 from labs.run import atomic
 
-KIT = "kit"
-"""Symbolic link to the kit, beside copies that are not in it."""
+KIT = "kit"  # Symbolic link to the kit, beside copies that are not in it: their links to its files work.
 COPIED = ".copied.json"
 """File beside the copies: a digest of each notebook as it was copied. A copy that differs from it was edited or run."""
 

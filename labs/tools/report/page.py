@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-LINES, BARS = 8, 16
-"""The most that are legible in one plot."""
+LINES, BARS = 8, 16  # The most that are legible in one plot.
 NEWEST = ("lab", "run", "size", "batch_size", "global_batch_size", "images_per_sec", "seconds_per_epoch",
           "test_accuracy", "warnings")
 """Columns of the table of the labs' newest runs."""
@@ -128,7 +127,8 @@ def _tested(frame: pd.DataFrame, by: list[str]) -> Iterator[Grid]:
 
     measured = [name for name in frame if name.startswith("test_") and name not in ("test_images", *by,
                                                                                     *frame.attrs["config"])]
-    frame, rows = scaling.numbers(frame, measured).dropna(subset=measured, how="all"), []
+    frame, rows = scaling.numbers(frame, measured), list[dict[str, Any]]()
+    measured = [name for name in measured if frame[name].notna().any()]
     for values, same in frame.groupby(by, dropna=False):
         same = same.drop_duplicates("seed", keep="last") if "seed" in same else same  # A seed run twice is no repeat.
         row = dict(zip(by, values, strict=True)) | {"seeds": len(same)}

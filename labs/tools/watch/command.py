@@ -13,8 +13,7 @@ from labs.run.heartbeat import Heartbeat
 from labs.run.paths import format_path, results_dir
 from labs.run.text import printable
 
-PERIOD = 2.0
-"""Seconds between two tables."""
+PERIOD = 2.0  # Seconds between two tables.
 HEADING = ["rank", "node", "epoch", "step", "ms a step", "ms waiting", "heartbeat"]
 
 
