@@ -25,8 +25,7 @@ from labs.run.paths import ROOT, format_path
 ESSENTIAL = ("python", "packages", "tensorflow", "horovod")
 """If one of these fails, the checks after it would fail for the same reason."""
 NEEDED_MB, SHARED_MB = 100, 32  # For a demo's files, and for /dev/shm, through which workers exchange gradients.
-ENDS: dict[int, str] = {signal.SIGILL: "this CPU lacks AVX, which TensorFlow's wheels need: use another machine",
-                        signal.SIGKILL: "the machine ran out of memory: end other programs"}
+NO_AVX = "this CPU lacks AVX, which TensorFlow's wheels need: use another machine"
 PROBE = """
 import json
 import tensorflow as tf
@@ -40,10 +39,9 @@ print(json.dumps({"horovod": horovod.__version__, "mpi": hvd.mpi_built(), "gloo"
 
 
 class Finding(NamedTuple):
-    """One line of `labs check`."""
+    """One line of `labs check`; "absent" is not here and not needed, "warn" slows a run or falsifies it."""
 
     state: str
-    """"ok", "absent" (not here, and not needed), "warn" (slows a run or falsifies it) or "fail" (breaks the labs)."""
     message: str
     cure: str = ""
 
@@ -150,7 +148,7 @@ def _probe() -> dict[str, Any]:
 def _explain_import(name: str) -> Finding:
     """Return why a library did not load, with the environment variable that may be the reason."""
     library_path = "unset LD_LIBRARY_PATH" * bool(os.environ.get("LD_LIBRARY_PATH"))
-    cure = ENDS.get(-(_import().code or 0)) or _unset() or library_path or install(name)
+    cure = NO_AVX if _import().code == -signal.SIGILL else _unset() or library_path or install(name)
     return fail(f"it does not load: {_import().cause}", cure)
 
 

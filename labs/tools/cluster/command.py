@@ -104,11 +104,11 @@ def _open_shell(cluster: state.Cluster, words: Sequence[str]) -> NoReturn:
     if words and re.fullmatch(rf"node\d+|{state.HEAD}", words[0]):
         host, *words = words
     words = (words[1:] if words[:1] == ["--"] else words) or [os.environ.get("SHELL", "/bin/bash")]
+    variables = nodes.launch_variables()
+    if cluster.slurm:  # In a job, mpirun asks Slurm for the nodes: a host file would contradict it.
+        words, variables = nodes.as_owner(cluster, words), slurm.variables()
     path = {"PATH": f"{Path(sys.executable).parent}:{search_path()}"}  # `labs` works there too.
-    if cluster.slurm:
-        # In a job, mpirun asks Slurm for the nodes: a host file would contradict it.
-        _run_on(cluster, host, nodes.as_owner(cluster, words), slurm.variables() | path)
-    _run_on(cluster, host, words, nodes.launch_variables() | path)
+    _run_on(cluster, host, words, variables | path)
 
 
 def _run_on(cluster: state.Cluster, host: str, words: Sequence[str], variables: Mapping[str, str]) -> NoReturn:
@@ -124,11 +124,10 @@ def _run_on(cluster: state.Cluster, host: str, words: Sequence[str], variables: 
 
 def describe(cluster: state.Cluster) -> str:
     """Return a table of the nodes and their links."""
-    rows = [("node", "address", "cores", "link")]
-    rows += [(node, state.address(node), str(len(cluster.cores[node])), str(link))
-             for node, link in cluster.links.items()]
-    used = {core for cores in cluster.cores.values() for core in cores}
-    shared = len(used) < sum(map(len, cluster.cores.values()))
-    note = [f"the nodes share {plural(len(used), 'core')} of this machine"] * shared
-    title = f"{plural(len(cluster.links), 'node')}{', with Slurm' * cluster.slurm}"
-    return "\n".join([title, terminal.table(rows, left=True), *note])
+    rows = [(node, state.address(node), str(len(cluster.cores[node])), str(link))
+            for node, link in cluster.links.items()]
+    cores = [core for each in cluster.cores.values() for core in each]
+    used = len(set(cores))
+    note = f"\nthe nodes share {plural(used, 'core')} of this machine" * (used < len(cores))
+    table = terminal.table([("node", "address", "cores", "link"), *rows], left=True)
+    return f"{plural(len(rows), 'node')}{', with Slurm' * cluster.slurm}\n{table}{note}"

@@ -14,8 +14,7 @@ from labs.run.text import printable
 
 COLUMNS = "%i|%A|%T|%P|%D|%l|%S|%N|%E|%r|%j"
 """squeue's: id, number, state, partition, nodes, limit, start, its nodes, dependency, reason, name."""
-NODES = "sinfo -o '%P %D %c %m %G %f %T'"
-"""Prints the CPUs, memory, GPUs, features and states of all nodes."""
+NODES = "sinfo -o '%P %D %c %m %G %f %T'"  # Prints the CPUs, memory, GPUs, features and states of all nodes.
 TOO_MUCH = f"it never starts: {{partition}} has too few such nodes; {NODES}, then scancel {{job}} and ask for less"
 # Searched from top to bottom; a star stands for anything: there are many QOS and association limits of each kind.
 REASONS = {

@@ -42,9 +42,6 @@ class Plot(NamedTuple):
     address: str
 
 
-Item = Grid | Plot | str
-
-
 def write(root: Path, output: Path) -> None:
     """Write the report of a results folder; raise LabError if it has no runs."""
     import jinja2
@@ -96,7 +93,7 @@ def _groups(lab: Lab | None, runs: list[records.Record]) -> Iterator[tuple[str, 
         yield "Other runs" if used else "", [], rest
 
 
-def _items(lab: Lab | None, runs: list[records.Record]) -> Iterator[Item]:
+def _items(lab: Lab | None, runs: list[records.Record]) -> Iterator[Grid | Plot | str]:
     """Yield a lab's own summary of some runs, their speedups, ledger, tests, curves and tables."""
     if own := studies.summary(lab.name, runs) if lab else "":
         yield own
