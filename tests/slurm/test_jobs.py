@@ -21,22 +21,16 @@ PARTITIONS = {file: re.search(r"SBATCH_PARTITION=(\w+)", file.read_text())[1] fo
 """The partition that each site names: a fork has other sites."""
 
 
-def test_slurm_accepts_the_commands_in_the_comments_of_every_job_file(slurm):
-    for job in [*JOBS, ROOT / "jobs/example.sh"]:
-        commands = re.findall(r"^#   (sbatch .*)", job.read_text(), re.MULTILINE)
-        assert commands, job
-        for command in commands:
-            fitting = re.sub(r"=[47] ", "=2 ", command).replace("-N 8", "-N 2")  # 2 nodes, 2 GPUs and 4 CPUs on each.
-            assert "to start at" in slurm.run("sbatch", "--test-only", *shlex.split(fitting)[1:])
-
-
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.stem)
-def test_a_job_file_starts_its_lab_on_any_site(job):
+def test_a_job_file_starts_its_lab_on_any_site_and_slurm_accepts_the_commands_in_its_comments(slurm, job):
     text = job.read_text()
     assert f"--cpus-per-task={TASK_CPUS} " in text, "a node of `labs cluster` has as many for Slurm"
     assert f"#SBATCH --job-name={job.stem} " in text
     assert text.splitlines()[-1] == f'launch {job.stem} "$@"'
     assert not re.search(r"^#SBATCH.*(partition|account|-p |-A |gpu|gres)", text, re.MULTILINE), "the site has them"
+    for command in re.findall(r"^#   (sbatch .*)", text, re.MULTILINE):
+        fitting = re.sub(r"=[47] ", "=2 ", command).replace("-N 8", "-N 2")  # 2 nodes, 2 GPUs and 4 CPUs on each.
+        assert "to start at" in slurm.run("sbatch", "--test-only", *shlex.split(fitting)[1:])
 
 
 def test_words_survive_and_a_failing_lab_is_a_failed_job(slurm, clone, tmp_path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 
@@ -45,24 +44,14 @@ def queue(slurm: Slurm, *words: object) -> subprocess.CompletedProcess:
     return slurm.process(sys.executable, "-m", "labs", "queue", *words)
 
 
-@pytest.fixture(scope="module")
-def jobs(slurm) -> Iterator[dict[str, str]]:
-    """The numbers of jobs that wait, by reason; "busy" is one that has all of node1."""
+def test_each_reason_is_explained_and_the_cure_cures(slurm):
     for name, rules in PARTITIONS.items():
         slurm.run("scontrol", "create", f"partitionname={name}", *rules.split())
-    result = {"busy": submit(slurm, "-wnode1", "--exclusive")}
-    until(lambda: "RUNNING" in queue(slurm, result["busy"]).stdout)
+    jobs = {"busy": submit(slurm, "-wnode1", "--exclusive")}  # It has all of node1.
+    until(lambda: "RUNNING" in queue(slurm, jobs["busy"]).stdout)
     for code, (words, _) in WAITING.items():
-        result[code] = submit(slurm, *(word.format(**result) for word in words))
-    until(lambda: all(reason(slurm, result[code]) == code for code in WAITING))
-    yield result
-    slurm.run("scancel", "--me")
-    until(lambda: not slurm.run("squeue", "--noheader"))
-    for name in PARTITIONS:
-        slurm.run("scontrol", "delete", f"partitionname={name}")
-
-
-def test_each_reason_is_explained_and_the_cure_cures(slurm, jobs):
+        jobs[code] = submit(slurm, *(word.format(**jobs) for word in words))
+    until(lambda: all(reason(slurm, jobs[code]) == code for code in WAITING))
     # Slurm plans the starts every half minute.
     until(lambda: "expected start: 20" in queue(slurm, jobs["Resources"]).stdout, 60)
     advice = dict(re.findall(r"^(\d+)  (.*\n(?: {4}.*\n)*)", queue(slurm).stdout, re.MULTILINE))
@@ -74,6 +63,10 @@ def test_each_reason_is_explained_and_the_cure_cures(slurm, jobs):
         (cure,) = re.findall(r"scontrol [^;,\n]*", advice[jobs[code]])
         slurm.run(*cure.split())
         until(lambda code=code: reason(slurm, jobs[code]) != code)
+    slurm.run("scancel", "--me")
+    until(lambda: not slurm.run("squeue", "--noheader"))
+    for name in PARTITIONS:
+        slurm.run("scontrol", "delete", f"partitionname={name}")
 
 
 @pytest.mark.parametrize(("code", "words"), [
@@ -85,8 +78,7 @@ def test_limits_that_need_slurms_database_are_told_apart(code, words):
     assert words in command.explain_reason(code, job="3", partition="p", limit="1:00", longest="1:00", dependency="")
 
 
-def test_a_job_is_checked_and_not_submitted(slurm, jobs):
-    before = slurm.run("squeue", "--noheader", "--format=%i")
+def test_a_job_is_checked_and_not_submitted(slurm):
     start, submit_it = queue(slurm, "--check", "-N2", JOB, "--epochs", "3").stdout.splitlines()
     assert re.match(r"it is expected to start at 20\S+ using \d processors on nodes node\[1-2\] in partition", start)
     assert submit_it == f"submit it: sbatch -N2 {JOB} --epochs 3"
@@ -99,7 +91,7 @@ def test_a_job_is_checked_and_not_submitted(slurm, jobs):
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
         assert done.stderr.startswith("labs: error: sbatch would refuse it: ")
         assert message in done.stderr
-    assert slurm.run("squeue", "--noheader", "--format=%i") == before
+    assert not slurm.run("squeue", "--noheader")
 
 
 def test_labs_check_knows_whether_jobs_have_a_partition(slurm):
