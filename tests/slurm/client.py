@@ -34,14 +34,9 @@ class Slurm:
 
     cluster: Cluster
 
-    @property
-    def conf(self) -> Path:
-        """The cluster's slurm.conf."""
-        return self.cluster.folder / "slurm.conf"
-
     def process(self, *command: object, cwd: Path = ROOT, **variables: str) -> subprocess.CompletedProcess:
         """Run a command on the head, and return the finished process."""
-        variables = {"SLURM_CONF": str(self.conf), "PATH": search_path()} | variables
+        variables = {"SLURM_CONF": f"{self.cluster.folder}/slurm.conf", "PATH": search_path()} | variables
         words = self.cluster.command("head", *command, cwd=cwd, **variables)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
         return subprocess.run(words, env=kept, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240,
