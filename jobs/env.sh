@@ -4,14 +4,7 @@
 
 # --- Only inside Slurm: `bash jobs/lab10_caltech.sh` would train on the login node, which all users share.
 if [ -z "${SLURM_JOB_ID:-}" ]; then
-    job=${0##*/} submit="sbatch jobs/${0##*/}"
-    case $job in
-        lab*) here="labs run ${job%.sh}" ;;
-        example.sh) here="labs launch 2 FILE" submit="sbatch jobs/example.sh FILE" ;;
-        sweep.sh) here="labs sweep LAB" submit="labs sweep LAB --sbatch" ;;
-        *) here="labs ${job%.sh}" ;;
-    esac
-    echo "labs: error: not in a Slurm job; \`$submit\`, or here \`$here\`" >&2
+    echo "labs: error: not in a Slurm job; \`sbatch $0\` submits it, and \`labs --help\` shows what runs here" >&2
     return 1
 fi
 
@@ -22,11 +15,6 @@ clone=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 LAUNCHER=mpirun
 # LABS_SITE=teaching
 if [ -n "${LABS_SITE:-}" ]; then
-    if [ ! -f "$clone/jobs/sites/$LABS_SITE.sh" ]; then
-        echo "labs: error: LABS_SITE is '$LABS_SITE', but there is no jobs/sites/$LABS_SITE.sh; there are:" \
-            "$(cd "$clone/jobs/sites" && echo *.sh)" >&2
-        return 1
-    fi
     source "$clone/jobs/sites/$LABS_SITE.sh" || return 1
 fi
 
@@ -35,8 +23,7 @@ fi
 # module load python/3.13 openmpi/5.0
 
 # --- The environment: the clone's, which `make env` makes, or LABS_ENV from the site's file: the folder of another venv,
-# or the name or folder of a conda environment. sbatch copies the job file, but not this file, so its path leads to the
-# clone.
+# or the name or folder of a conda environment.
 environment=${LABS_ENV:-$clone/.venv}
 if [ -f "$environment/bin/activate" ] && [ -x "$environment/bin/labs" ]; then
     source "$environment/bin/activate"
@@ -54,49 +41,29 @@ fi
 # environment overrides it.
 launch() { # LAB [OPTIONS ...]
     refuse_late "jobs/$1.sh" "${@:2}"
-    local launcher=${LABS_LAUNCHER:-$LAUNCHER}
     # All starts of the job have the same run name, so that the next start finds what this one saved.
-    # A job's name may have characters that a run's name may not.
-    local job=$SLURM_JOB_NAME
-    case $job in '' | [.\ -]* | *[/[:cntrl:]]*) job=$1 ;; esac
-    [ ${#job} -le 40 ] || job=$1
-    named "$@" || set -- "$@" --name "$job-$SLURM_JOB_ID"
+    case " $* " in *" --name"[\ =]* | *" --resume "*) ;; *) set -- "$@" --name "$1-$SLURM_JOB_ID" ;; esac
     [ "${SLURM_RESTART_COUNT:-0}" = 0 ] || set -- "$@" --resume
     trap again USR1
-    case $launcher in
-        mpirun) labs run "$@" & ;;
-        srun) srun --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" python -m "labs.$1" "${@:2}" & ;;
-        *) echo "labs: error: LAUNCHER is '$launcher'; choose mpirun or srun" >&2; return 1 ;;
-    esac
+    if [ "${LABS_LAUNCHER:-$LAUNCHER}" = srun ]; then
+        srun --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" python -m "labs.$1" "${@:2}" &
+    else
+        labs run "$@" &
+    fi
     run=$!
     wait "$run" # The run is in the background: a shell handles a signal only when no foreground program runs.
 }
 
-# sbatch reads only the options before the file; those after it are the lab's, which also has --input.
+# sbatch reads only the options before the file; those after it are the lab's.
 refuse_late() { # FILE [WORDS ...]
-    local names word last='' late=() rest=()
-    names=$(sbatch --help | grep -oE -- '--[a-z-]+=?' | grep -vE 'help|input|oversubscribe') # With =: has a value.
-    for word in "${@:2}"; do
-        if [[ $word == -[!-0-9h]* || $last == -[!-0-9h] && $word != -* ]] \
-            || grep -qxFe "${word%%=*}" -e "${word%%=*}=" <<<"$names" || grep -qxFe "$last=" <<<"$names"; then
-            late+=("$word")
-        else
-            rest+=("$word")
-        fi
-        last=$word
-    done
-    [ ${#late[@]} -gt 0 ] || return 0
-    echo "labs: error: sbatch's options go before the file: \`sbatch$(printf ' %q' "${late[@]}" "$1" "${rest[@]}")\`" >&2
-    exit 1
-}
-
-# Whether the options choose a run: --name, or --resume, which takes the newest unfinished run.
-named() {
     local word
-    for word; do
-        case $word in --name | --name=* | --resume) return 0 ;; esac
+    for word in "${@:2}"; do
+        case $word in
+            -[[:alpha:]]* | --nodes* | --ntasks* | --cpus-per* | --gpus* | --gres* | --mem | --mem[=-]* | --time | --time=* | --partition* | --account*)
+                echo "labs: error: sbatch's options go before the file: \`sbatch $word ... $1\`" >&2
+                exit 1 ;;
+        esac
     done
-    return 1
 }
 
 # --- Preemption: shortly before the time limit (#SBATCH --signal) Slurm sends USR1 to the job. The run saves after the

@@ -1,25 +1,15 @@
 #!/bin/bash
 # Your own script, or one of examples/, with its arguments; one task is one worker.
-#
 #   sbatch jobs/example.sh examples/lab02_horovod.py
 #   sbatch --nodes=2 --gpus-per-node=4 --ntasks-per-node=4 jobs/example.sh train.py --epochs 40
-#SBATCH --job-name=example
-#SBATCH --output=%x-%j.out
-#SBATCH --open-mode=append
-#SBATCH --requeue
-#SBATCH --nodes=1
-#SBATCH --ntasks-per-node=2
-#SBATCH --cpus-per-task=1
-#SBATCH --time=00:30:00
-
-# sbatch runs a copy of this file from a spool folder, so the clone is where sbatch was typed.
-env=${SLURM_SUBMIT_DIR:-.}/jobs/env.sh
-[ -f "$env" ] || { echo "labs: error: no $env; type \`sbatch jobs/example.sh FILE\` in the clone's top folder" >&2; exit 1; }
-source "$env" || exit 1
-[ -f "${1:-}" ] || refuse_late jobs/example.sh "$@"
+#SBATCH --job-name=example --output=%x-%j.out --open-mode=append --requeue
+#SBATCH --nodes=1 --ntasks-per-node=2 --cpus-per-task=1 --time=00:30:00
+[ -f jobs/env.sh ] || { echo "labs: error: no jobs/env.sh in $PWD; type sbatch in the clone's top folder" >&2; exit 1; }
+source jobs/env.sh || exit 1
+refuse_late jobs/example.sh "${@:1:1}"
 [ -f "${1:-}" ] || { echo "labs: error: no file '${1:-}'; type \`sbatch jobs/example.sh FILE\`" >&2; exit 1; }
-case ${LABS_LAUNCHER:-$LAUNCHER} in
-    mpirun) mpirun --bind-to none python "$@" ;; # It starts one worker per task of the job, on all of its nodes.
-    srun) srun --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" python "$@" ;;
-    *) echo "labs: error: LAUNCHER is '${LABS_LAUNCHER:-$LAUNCHER}'; choose mpirun or srun" >&2; exit 1 ;;
-esac
+if [ "${LABS_LAUNCHER:-$LAUNCHER}" = srun ]; then
+    srun --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" python "$@"
+else
+    mpirun --bind-to none python "$@" # It starts one worker per task of the job, on all of its nodes.
+fi

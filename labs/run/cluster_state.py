@@ -1,7 +1,4 @@
-"""This user's cluster, made by `labs cluster`: its state, which is cluster.json in a folder, and its links' bandwidth.
-
-`labs cluster link` changes the kernel's settings; this module runs it as a program.
-"""
+"""This user's cluster, made by `labs cluster`: its state, which is cluster.json in a folder, and its links."""
 
 from __future__ import annotations
 
@@ -14,10 +11,9 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-import psutil
 from filelock import FileLock, Timeout
 
 from labs.run import atomic, resources
@@ -27,21 +23,20 @@ FOLDER = "LABS_CLUSTER"
 """The variable that names the cluster's folder; a second cluster needs a second folder."""
 INSIDE = "LABS_INSIDE_CLUSTER"
 """Set in every process of the cluster; its host name says on which host it runs."""
+FILE = "cluster.json"
 HEAD = "head"
 """The host from which runs are started, as from a login node. It has no link whose bandwidth is set."""
 SUBNET = "10.77.0.0/24"
 UNLIMITED = "unlimited"
 BITS = {"k": 1e3, "m": 1e6, "g": 1e9}
-CHANGES = "changes.lock"
-"""Held in the cluster's folder by the process that sets links for a study or a sweep."""
+CHANGES = "changes.lock"  # Held in the cluster's folder by the process that sets links for a study or a sweep.
 
 
 @dataclasses.dataclass(frozen=True)
 class Link:
-    """A node's link to the switch, the same in both directions."""
+    """A node's link to the switch, the same in both directions; its bandwidth is such as "100mbit", or UNLIMITED."""
 
     bandwidth: str = UNLIMITED
-    """Such as "100mbit"; or UNLIMITED."""
     up: bool = True
 
     def __str__(self) -> str:
@@ -50,31 +45,24 @@ class Link:
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """The nodes of a cluster that is up."""
+    """The nodes of a cluster."""
 
+    head: Sequence[int]
+    """PID of its first process, as seen outside, and that process's start: a later one may have the same PID."""
     pids: dict[str, int]
     """PID of the process that holds each host's namespaces, in the cluster's PID namespace."""
     cores: dict[str, list[int]]
-    """The processor cores on which each node's processes may run."""
+    """The processor cores of each node."""
     links: dict[str, Link]
-    """Each node's link."""
-    slurm: bool = False
-    """Whether Slurm runs on it."""
-    owner: Sequence[int] = ()
+    slurm: bool
+    owner: Sequence[int]
     """User and group, if an ordinary user owns it. Its processes are root in the cluster's user namespace."""
-    shared: Sequence[str] = ()
-    """The folders below /tmp that all hosts see."""
-
-    @property
-    def nodes(self) -> list[str]:
-        """The nodes' names, without the head."""
-        return list(self.links)
 
 
-def folder(environ: Mapping[str, str] = os.environ) -> Path:
+def folder() -> Path:
     """Return the folder of this user's cluster: `LABS_CLUSTER`, else one in the folder of temporary files."""
     default = Path(tempfile.gettempdir()) / f"labs-cluster-{os.getuid()}"
-    return Path(environ.get(FOLDER) or default).expanduser().absolute()
+    return Path(os.environ.get(FOLDER) or default).expanduser().absolute()
 
 
 def address(host: str) -> str:
@@ -83,52 +71,33 @@ def address(host: str) -> str:
     return SUBNET.replace("0/24", str(number))
 
 
-def inside(environ: Mapping[str, str] = os.environ) -> str:
+def inside() -> str:
     """Return the host of the cluster on which this process runs, or an empty string outside a cluster."""
     # The host's name in a variable would be wrong: mpirun copies the head's variables to the workers.
-    return socket.gethostname() if environ.get(INSIDE) else ""
+    return socket.gethostname() if os.environ.get(INSIDE) else ""
 
 
 def write(cluster: Cluster) -> None:
     """Replace cluster.json."""
-    atomic.write_json(folder() / "cluster.json", dataclasses.asdict(cluster))
-
-
-def head_process() -> psutil.Process | None:
-    """Return the cluster's first process, as seen outside, or None if no cluster is up."""
-    try:
-        if folder().lstat().st_uid != os.getuid():  # Any user can make it in a folder that all users share.
-            return None
-        pid, began = map(int, Path.read_text(folder() / "head.pid").split())
-        process = psutil.Process(pid)
-        # A later process may have the same number.
-        return process if resources.start_ticks(pid) == began else None
-    except (OSError, ValueError, psutil.NoSuchProcess):
-        return None
-
-
-def record_head(head: psutil.Process) -> None:
-    """Record the PID of the cluster's first process, as seen outside."""
-    atomic.write_text(folder() / "head.pid", f"{head.pid} {resources.start_ticks(head.pid)}\n")
+    atomic.write_json(folder() / FILE, dataclasses.asdict(cluster))
 
 
 def current() -> Cluster | None:
     """Return the cluster that is up, or None."""
-    if not inside() and head_process() is None:
-        return None
     try:
-        values = json.loads(Path.read_text(folder() / "cluster.json"))
+        values = json.loads((folder() / FILE).read_text())
+        if not inside():
+            pid, began = values["head"]
+            # Any user can make the folder where all users may write.
+            if folder().lstat().st_uid != os.getuid() or resources.start_ticks(pid) != began:
+                return None
     except (OSError, ValueError):
         return None
     return Cluster(**values | {"links": {node: Link(**link) for node, link in values["links"].items()}})
 
 
 def require() -> Cluster:
-    """Return the cluster that is up.
-
-    Raises:
-        LabError: No cluster is up.
-    """
+    """Return the cluster that is up; raise LabError if there is none."""
     if cluster := current():
         return cluster
     raise LabError("no cluster is up; start one with `labs cluster up --nodes 2`")
@@ -141,11 +110,7 @@ def format_bandwidth(bandwidth: str) -> str:
 
 
 def bits_per_second(bandwidth: str) -> float:
-    """Return a bandwidth such as "100mbit" as bits per second; infinity for UNLIMITED.
-
-    Raises:
-        LabError: The text is not a bandwidth, or is outside 100 kbit/s to 100 Gbit/s.
-    """
+    """Return a bandwidth such as "100mbit" as bits per second, infinity for UNLIMITED; raise LabError for others."""
     if bandwidth == UNLIMITED:
         return float("inf")
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmg])bit", bandwidth.lower())
@@ -157,42 +122,29 @@ def bits_per_second(bandwidth: str) -> float:
 
 
 def slowest_link() -> str:
-    """Return the slowest link of the cluster in which this process runs; an empty string outside a cluster."""
+    """Return the slowest link of the cluster in which this process runs, or an empty string outside a cluster."""
     cluster = current() if inside() else None
     return str(min(cluster.links.values(), key=lambda link: bits_per_second(link.bandwidth))) if cluster else ""
 
 
 def set_bandwidth(bandwidth: str, nodes: Iterable[str] = ()) -> None:
-    """Set the bandwidth of the links of some nodes, by default of all.
-
-    Args:
-        bandwidth: Such as "100mbit", or "unlimited".
-        nodes: Their names.
-
-    Raises:
-        LabError: No cluster is up, the value is unknown, or the kernel refuses it.
-    """
+    """Set the bandwidth of the links of some nodes, by default of all; raise LabError if that fails."""
     command = [sys.executable, "-P", "-m", "labs", "cluster", "link", *nodes, "--bandwidth", bandwidth]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise LabError(done.stderr.strip().removeprefix(ERROR_PREFIX)
-                       or f"`labs cluster link` ended with code {done.returncode}")
+        raise LabError(done.stderr.strip().removeprefix(ERROR_PREFIX))
 
 
 @contextlib.contextmanager
 def restore_links() -> Iterator[None]:
-    """Restore every link's bandwidth after the block; one process at a time may be in it.
-
-    Raises:
-        LabError: No cluster is up, or another run sets its links: each would measure the other's.
-    """
-    require()
+    """Restore every link's bandwidth after the block; raise LabError if another run's block sets links meanwhile."""
+    links = require().links
     with contextlib.ExitStack() as at_exit:
         try:
             at_exit.enter_context(FileLock(folder() / CHANGES, timeout=0))
         except Timeout:
             raise LabError("another run sets the links of this cluster; wait until it ends, or start a second cluster "
                            "with LABS_CLUSTER=DIR") from None
-        for node, link in require().links.items():
+        for node, link in links.items():
             at_exit.callback(set_bandwidth, link.bandwidth, [node])
         yield

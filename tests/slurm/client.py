@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,15 +15,17 @@ import pytest
 
 from labs.run.paths import ROOT, search_path
 from labs.tools.cluster import slurm
-from tests.tools.cluster.client import Cluster, missing, until
+from tests.tools.cluster import client
+from tests.tools.cluster.client import Cluster, until
 
 FOREIGN = ("SLURM", "SBATCH", "SINFO")
 """Variables that speak of another cluster, or of the job in which the tests run, begin with these."""
+UNFINISHED = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING")
 
 
 def unavailable() -> str:
-    """Return why no cluster with Slurm can be started here, or an empty string."""
-    return missing() or slurm.missing()
+    """Return why Slurm cannot be started here, or an empty string."""
+    return "no Slurm" * (not all(shutil.which(program, path=search_path()) for program in slurm.PROGRAMS))
 
 
 @dataclass
@@ -32,35 +34,19 @@ class Slurm:
 
     cluster: Cluster
 
-    @property
-    def conf(self) -> Path:
-        """The cluster's slurm.conf."""
-        return self.cluster.folder / "slurm.conf"
-
     def process(self, *command: object, cwd: Path = ROOT, **variables: str) -> subprocess.CompletedProcess:
         """Run a command on the head, and return the finished process."""
-        variables = {"SLURM_CONF": str(self.conf), "PATH": search_path()} | variables
+        variables = {"SLURM_CONF": f"{self.cluster.folder}/slurm.conf", "PATH": search_path()} | variables
         words = self.cluster.command("head", *command, cwd=cwd, **variables)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
         return subprocess.run(words, env=kept, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240,
                               check=False)
 
-    def run(self, *command: object, cwd: Path = ROOT, check: bool = True, **variables: str) -> str:
-        """Run a command on the head and return what it printed, then its errors."""
+    def run(self, *command: object, cwd: Path = ROOT, **variables: str) -> str:
+        """Run a command on the head, which must succeed, and return what it printed, then its errors."""
         done = self.process(*command, cwd=cwd, **variables)
-        assert not check or done.returncode == 0, done.stdout + done.stderr
+        assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
-
-    @contextlib.contextmanager
-    def drained(self, nodes: str) -> Iterator[None]:
-        """Let nodes take no jobs, and have them back afterwards."""
-        self.run("scontrol", "update", f"nodename={nodes}", "state=drain", "reason=test")
-        try:
-            yield
-        finally:
-            self.run("scontrol", "update", f"nodename={nodes}", "state=resume")
-            # For a second or two such a node is "idle*": the controller has yet to hear of it.
-            until(lambda: not re.search(r"drain|\*", self.run("sinfo", "--noheader", "--Node", "--format=%T")))
 
     def submit(self, *words: object, cwd: Path = ROOT, output: Path, **variables: str) -> Job:
         """Hand a job to sbatch, its output going to `output`."""
@@ -82,28 +68,18 @@ class Job:
 
     def wait(self, seconds: float = 120) -> str:
         """Wait until the job is over and return its final state."""
-        deadline = time.monotonic() + seconds
-        while (state := self.facts()["JobState"]) in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING"):
-            if time.monotonic() > deadline:
-                self.slurm.run("scancel", self.number)
-                pytest.fail(f"job {self.number} still {state} after {seconds} s:\n{self.text()}")
-            time.sleep(0.2)
-        return state
+        until(lambda: self.facts()["JobState"] not in UNFINISHED, seconds, self.text)
+        return self.facts()["JobState"]
 
     def text(self) -> str:
         """Return what the job has printed so far."""
         return self.output.read_text(errors="replace") if self.output.exists() else ""
 
 
-def processes(conf: Path, name: str = "") -> list[str]:
-    """Return what runs on the cluster of `conf`: daemons, job steps and jobs, or those with this name."""
-    result = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            mine = f"SLURM_CONF={conf}".encode() in (process / "environ").read_bytes().split(b"\0")
-            comm = (process / "comm").read_text().strip()
-        except OSError:  # It ended while we looked, or is someone else's.
-            continue
-        if mine and name in ("", comm):
-            result.append(comm)
-    return result
+@contextlib.contextmanager
+def running(tmp_path_factory: pytest.TempPathFactory, nodes: int, cpus: int = 4, gpus: int = 2) -> Iterator[Slurm]:
+    """Run Slurm on nodes that report these CPUs and GPUs."""
+    cores = min(cpus, len(os.sched_getaffinity(0)))
+    words = ["--slurm", "--nodes", nodes, "--cores", cores, "--cpus", cpus, "--gpus", gpus]
+    with client.running(tmp_path_factory.mktemp("slurm") / "cluster", *words) as cluster:
+        yield Slurm(cluster)

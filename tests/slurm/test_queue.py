@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 
-from labs.run.paths import search_path
-from labs.tools.queue import reasons
-from tests.slurm.client import ROOT, Slurm, unavailable
+from labs.run.paths import ROOT, search_path
+from labs.tools.queue import command
+from tests.slurm.client import Slurm
 from tests.tools.cluster.client import until
 
 pytestmark = pytest.mark.slurm
@@ -19,16 +18,17 @@ JOB = "jobs/lab10_caltech.sh"
 PARTITIONS = {"short": "nodes=node1 maxtime=10 maxnodes=1", "off": "nodes=node1 state=down"}
 # By reason: how to make a job wait for it, and the advice that a student must get.
 WAITING = {
-    "Resources": (["-N2", "--exclusive"], ["enough nodes", "expected start: 20"]),
-    "Priority": (["-N2", "--exclusive", "-t30"], ["behind other jobs in the queue, not stuck"]),
-    "PartitionTimeLimit": (["-pshort", "-t60"], [
-        "its limit 1:00:00 is above that of partition short; scontrol update jobid={} timelimit=10:00"]),
-    "PartitionNodeLimit": (["-pshort", "-N2", "-t5"], ["a job in short may not have that many nodes"]),
-    "PartitionConfig": (["-N3", "-c5"], ["lab has too few such nodes; sinfo -o '%P"]),
-    "JobHeldUser": (["--hold"], ["you are holding it back; scontrol release {}"]),
-    "Dependency": (["--dependency=afterok:{busy}"], ["it waits for other jobs (afterok:{busy}"]),
-    "BeginTime": (["--begin=now+150minutes"], ["to begin later", "starttime=now"]),
-    "PartitionDown": (["-poff"], ["the partition off starts no jobs at present"]),
+    "Resources": (["-N2", "--exclusive"], "enough nodes"),
+    "Priority": (["-N2", "--exclusive", "-t30"], "behind other jobs in the queue, not stuck"),
+    "PartitionTimeLimit": (["-pshort", "-t60"], "its limit 1:00:00 is above that of partition short; scontrol update "
+                                                "jobid={} timelimit=10:00"),
+    "PartitionNodeLimit": (["-pshort", "-N2", "-t5"], "a job in short may not have that many nodes"),
+    "PartitionConfig": (["-N3", "-c5"], "lab has too few such nodes; sinfo -o '%P"),
+    "JobHeldUser": (["--hold"], "you are holding it back; scontrol release {}"),
+    "Dependency": (["--dependency=afterok:{busy}"], "it waits for other jobs (afterok:{busy}"),
+    "BeginTime": (["--begin=now+150minutes"], "to begin later (--begin), or is paused after a requeue; at once: "
+                                              "scontrol update jobid={} starttime=now"),
+    "PartitionDown": (["-poff"], "the partition off starts no jobs at present"),
 }
 
 
@@ -44,87 +44,69 @@ def queue(slurm: Slurm, *words: object) -> subprocess.CompletedProcess:
     return slurm.process(sys.executable, "-m", "labs", "queue", *words)
 
 
-@pytest.fixture(scope="module")
-def jobs(slurm) -> Iterator[dict[str, str]]:
-    """The numbers of jobs that wait, by reason; "busy" is one that has all of node1."""
+def test_each_reason_is_explained_and_the_cure_cures(slurm):
     for name, rules in PARTITIONS.items():
         slurm.run("scontrol", "create", f"partitionname={name}", *rules.split())
-    result = {"busy": submit(slurm, "-wnode1", "--exclusive")}
-    until(lambda: reason(slurm, result["busy"]) == "None" and "RUNNING" in queue(slurm, result["busy"]).stdout)
+    jobs = {"busy": submit(slurm, "-wnode1", "--exclusive")}  # It has all of node1.
+    until(lambda: "RUNNING" in queue(slurm, jobs["busy"]).stdout)
     for code, (words, _) in WAITING.items():
-        result[code] = submit(slurm, *(word.format(**result) for word in words))
-    until(lambda: all(reason(slurm, result[code]) == code for code in WAITING))
-    yield result
+        jobs[code] = submit(slurm, *(word.format(**jobs) for word in words))
+    until(lambda: all(reason(slurm, jobs[code]) == code for code in WAITING))
+    # Slurm plans the starts every half minute.
+    until(lambda: "expected start: 20" in queue(slurm, jobs["Resources"]).stdout, 60)
+    advice = dict(re.findall(r"^(\d+)  (.*\n(?: {4}.*\n)*)", queue(slurm).stdout, re.MULTILINE))
+    assert re.match(r"wrap  RUNNING on node1  partition lab, nodes: 1, limit: 20:00", advice[jobs["busy"]])
+    for code, (_, words) in WAITING.items():
+        assert f"PENDING ({code})" in advice[jobs[code]]
+        assert words.format(jobs[code], **jobs) in advice[jobs[code]]
+    for code in ("JobHeldUser", "PartitionTimeLimit", "BeginTime"):
+        (cure,) = re.findall(r"scontrol [^;,\n]*", advice[jobs[code]])
+        slurm.run(*cure.split())
+        until(lambda code=code: reason(slurm, jobs[code]) != code)
     slurm.run("scancel", "--me")
     until(lambda: not slurm.run("squeue", "--noheader"))
     for name in PARTITIONS:
         slurm.run("scontrol", "delete", f"partitionname={name}")
 
 
-def test_each_reason_is_explained(slurm, jobs):
-    # Slurm plans the starts every half minute.
-    until(lambda: "expected start: 20" in queue(slurm, jobs["Resources"]).stdout, 60)
-    shown = dict(re.findall(r"^(\d+)  (.*\n(?: {4}.*\n)*)", queue(slurm).stdout, re.MULTILINE))
-    assert re.match(r"wrap  RUNNING on node1  partition lab, nodes: 1, limit: 20:00", shown[jobs["busy"]])
-    for code, (_, advice) in WAITING.items():
-        assert f"PENDING ({code})" in shown[jobs[code]]
-        for words in advice:
-            assert words.format(jobs[code], **jobs) in shown[jobs[code]], shown[jobs[code]]
-
-
-@pytest.mark.parametrize("code", ["JobHeldUser", "PartitionTimeLimit", "BeginTime"])
-def test_the_cure_cures(slurm, jobs, code):
-    job = submit(slurm, *WAITING[code][0])
-    until(lambda: reason(slurm, job) == code)
-    (cure,) = re.findall(r"scontrol [^;,\n]*", queue(slurm, job).stdout)
-    slurm.run(*cure.split())
-    until(lambda: reason(slurm, job) != code)
-    slurm.run("scancel", job)
-
-
 @pytest.mark.parametrize(("code", "words"), [
-    ("QOSMaxCpuPerUserLimit", "together have as many CPUs as they may use"), ("MaxGRESPerAccount", "as many GPUs"),
+    ("MaxGRESPerAccount", "together have as many GPUs as they may use"), ("Novel", "scontrol show job 3"),
     ("AssocMaxJobsLimit", "as many jobs as you are allowed"), ("AssocMaxCpuPerJobLimit", "asks for more CPUs"),
-    ("AssocGrpBillingMinutes", "have used up their billing units"), ("Novel", "scontrol show job 3"),
-    ("Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions", "kept for jobs"),
-    ("ReqNodeNotAvail, UnavailableNodes:node2", "(UnavailableNodes:node2)"),
-])
+    ("AssocGrpCpuLimit", "used up their CPUs"),
+    ("ReqNodeNotAvail, UnavailableNodes:node2", "(UnavailableNodes:node2)")])
 def test_limits_that_need_slurms_database_are_told_apart(code, words):
-    assert words in reasons.explain(code, job="3", partition="p", limit="1:00", longest="1:00", dependency="")
+    assert words in command.explain_reason(code, job="3", partition="p", limit="1:00", longest="1:00", dependency="")
 
 
-@pytest.mark.parametrize(("words", "message"), [
-    (["-N3", JOB], "Requested node configuration is not available; what nodes have, and which are up: sinfo"),
-    (["-pnowhere", JOB], "Invalid partition name specified; choose one that is up: sinfo -s"),
-    (["nosuch.sh"], "Unable to open file nosuch.sh; sbatch's options come before the job file"),
-    (["--nosuch", JOB], "unrecognized option '--nosuch'; man sbatch")], ids=str)
-def test_a_job_that_sbatch_refuses_is_explained_in_one_line(slurm, words, message):
-    done = queue(slurm, "--check", *words)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
-    assert done.stderr.startswith("labs: error: sbatch would refuse it: ")
-    assert message in done.stderr
-
-
-def test_a_job_that_sbatch_accepts_is_not_submitted(slurm, jobs):
-    before = slurm.run("squeue", "--noheader", "--format=%i")
+def test_a_job_is_checked_and_not_submitted(slurm):
     start, submit_it = queue(slurm, "--check", "-N2", JOB, "--epochs", "3").stdout.splitlines()
     assert re.match(r"it is expected to start at 20\S+ using \d processors on nodes node\[1-2\] in partition", start)
     assert submit_it == f"submit it: sbatch -N2 {JOB} --epochs 3"
-    assert slurm.run("squeue", "--noheader", "--format=%i") == before
+    for words, message in (
+            (["-N3", JOB], "Requested node configuration is not available; what nodes have, and which are up: sinfo"),
+            (["-pnowhere", JOB], "Invalid partition name specified; choose one that is up: sinfo -s"),
+            (["nosuch.sh"], "Unable to open file nosuch.sh; sbatch's options come before the job file"),
+            (["--nosuch", JOB], "unrecognized option '--nosuch'; man sbatch")):
+        done = queue(slurm, "--check", *words)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+        assert done.stderr.startswith("labs: error: sbatch would refuse it: ")
+        assert message in done.stderr
+    assert not slurm.run("squeue", "--noheader")
 
 
-def test_a_wrong_number_is_refused_in_one_line(slurm):
-    done = queue(slurm, "999999")
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
-    assert "Invalid job id specified; finished jobs: sacct" in done.stderr
+def test_labs_check_knows_whether_jobs_have_a_partition(slurm):
+    def check(pattern: str, code: int, **variables: str) -> None:
+        done = slurm.process(sys.executable, "-m", "labs", "check", "--only", "slurm", **variables)
+        assert (done.returncode, bool(re.fullmatch(f"{pattern}\n", done.stdout))) == (code, True), done.stdout
+
+    check(r"ok .*partitions: lab\*.*", 0)
+    check(r"fail .* partition mars, .* does not exist.* -> export SBATCH_PARTITION=lab", 1, SBATCH_PARTITION="mars")
 
 
-@pytest.mark.skipif(bool(unavailable()), reason=unavailable())
-def test_without_a_cluster_the_error_is_one_line(tmp_path):
+def test_without_a_cluster_the_error_is_one_line(slurm, tmp_path):
     (tmp_path / "empty.conf").touch()
-    for words, variables in (([], {"PATH": str(tmp_path)}), (["--check", JOB], {"PATH": str(tmp_path)}),
-                             ([], {"PATH": search_path(), "SLURM_CONF": str(tmp_path / "empty.conf")})):
-        done = subprocess.run([sys.executable, "-m", "labs", "queue", *words], capture_output=True, text=True, cwd=ROOT,
+    for variables in ({"PATH": str(tmp_path)}, {"PATH": search_path(), "SLURM_CONF": str(tmp_path / "empty.conf")}):
+        done = subprocess.run([sys.executable, "-m", "labs", "queue"], capture_output=True, text=True, cwd=ROOT,
                               env=variables, timeout=50, check=False)
         assert (done.returncode, done.stdout) == (1, "")
         assert re.fullmatch(r"labs: error: no .*; run this on a cluster's login node, or .*\n", done.stderr)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import functools
 import json
 import os
@@ -12,10 +11,11 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+import tomllib
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from labs.run import environment, paths
 from labs.run import slurm as slurm_commands
@@ -23,21 +23,14 @@ from labs.run.environment import install, pins, version
 from labs.run.errors import LabError
 from labs.run.paths import ROOT, format_path
 
-if TYPE_CHECKING:
-    from labs.launch.supervisor import Outcome
-
-NEEDS = {"packages": "python", "slurm": "packages", "tensorflow": "packages", "horovod": "tensorflow",
-         "gpus": "horovod", "proof": "horovod"}
-"""A check is skipped if another one has failed or was skipped: it would fail for the same reason."""
-NEEDED_MB, SHARED_MB = 100, 32
-"""The space for checkpoints and curves of a demo, and in /dev/shm, through which two workers exchange gradients."""
-ENDS: dict[int, str] = {signal.SIGILL: "this CPU lacks AVX, which TensorFlow's wheels need: use another machine",
-                        signal.SIGKILL: "the machine ran out of memory: end other programs"}
+ESSENTIAL = ("python", "packages", "tensorflow", "horovod")
+"""If one of these fails, the checks after it would fail for the same reason."""
+NEEDED_MB, SHARED_MB = 100, 32  # For a demo's files, and for /dev/shm, through which workers exchange gradients.
+NO_AVX = "this CPU lacks AVX, which TensorFlow's wheels need: use another machine"
 PROBE = """
-import json, time
-began = time.monotonic()
+import json
 import tensorflow as tf
-print(json.dumps({"tensorflow": tf.__version__, "keras": tf.keras.__version__, "seconds": time.monotonic() - began,
+print(json.dumps({"tensorflow": tf.__version__, "keras": tf.keras.__version__,
                   "gpus": len(tf.config.list_physical_devices("GPU"))}), flush=True)
 import horovod, horovod.tensorflow as hvd, horovod_keras3
 from horovod.runner.common.util import secret
@@ -46,16 +39,12 @@ print(json.dumps({"horovod": horovod.__version__, "mpi": hvd.mpi_built(), "gloo"
 """
 
 
-@dataclasses.dataclass(frozen=True)
-class Finding:
-    """One line of `labs check`."""
+class Finding(NamedTuple):
+    """One line of `labs check`; "absent" is not here and not needed, "warn" slows a run or falsifies it."""
 
     state: str
-    """"ok", "absent" (not here, and not needed), "warn" (slows a run or falsifies it) or "fail" (breaks the labs)."""
     message: str
     cure: str = ""
-    name: str = ""
-    """The subject of the line if it is not the check itself: a variable, a folder."""
 
 
 ok, absent, warn, fail = (functools.partial(Finding, state) for state in ("ok", "absent", "warn", "fail"))
@@ -63,44 +52,36 @@ ok, absent, warn, fail = (functools.partial(Finding, state) for state in ("ok", 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `labs check`."""
-    parser.description = (
-        "Check whether this machine can run the labs. Prints a line for each check: ok, or a cause and its cure. "
-        "Something that a laptop may lack, such as a GPU, is reported as absent, not as an error. The exit code is 1 "
-        "if a check fails.")
-    parser.add_argument("--only", action="append", default=[], metavar="NAME", choices=list(CHECKS),
+    parser.description = ("Check whether this machine can run the labs. Prints a line for each check: ok, or a cause "
+                          "and its cure. The exit code is 1 if a check fails.")
+    parser.add_argument("--only", action="append", metavar="NAME", choices=list(CHECKS),
                         help="run this check alone; can be repeated: " + ", ".join(CHECKS))
 
 
 def main(args: argparse.Namespace) -> int:
     """Run the checks, print their findings, and return the exit code: 1 if something breaks the labs."""
-    failed, broken = [], set[str]()
+    failed = list[str]()
     for name in args.only or CHECKS:
-        findings = _run(name, broken)
+        findings = _run(CHECKS[name])
         failed += [name] * any(each.state == "fail" for each in findings)
-        for each in findings:
-            cure = f" -> {each.cure}" * bool(each.cure)
-            print(f"{each.state:6}  {each.name:10}  {each.message}{cure}", flush=True)
+        for state, message, cure in findings:
+            print(f"{state:6}  {name:10}  {message}{f' -> {cure}' * bool(cure)}", flush=True)
+        if name in failed and name in ESSENTIAL:
+            break
     if not args.only:
         print(f"this machine cannot run the labs yet: {', '.join(failed)}" if failed
               else "this machine can run the labs")
     return int(bool(failed))
 
 
-def _run(name: str, broken: set[str]) -> list[Finding]:
-    """Run one check; an error in it is its finding. Add it to `broken` if it fails or depends on one that has."""
-    needed = NEEDS.get(name)
+def _run(check: Callable[[], Finding | list[Finding]]) -> list[Finding]:
+    """Run one check; its LabError is a finding."""
     try:
-        result = absent(f"skipped, because {needed} failed") if needed in broken else CHECKS[name]()
+        result = check()
     except LabError as error:
         cause, _, cure = str(error).partition("; ")
         result = fail(cause, cure)
-    except Exception as problem:
-        result = fail(f"{type(problem).__name__}: {problem}",
-                      "make env; if that does not help, report it: no check covers this problem")
-    findings = result if isinstance(result, list) else [result]
-    if needed in broken or any(each.state == "fail" for each in findings):
-        broken.add(name)
-    return [dataclasses.replace(each, name=each.name or name) for each in findings]
+    return result if isinstance(result, list) else [result]
 
 
 def python() -> Finding:
@@ -113,20 +94,16 @@ def python() -> Finding:
 
 def packages() -> Finding:
     """Check the packages that the labs import, except TensorFlow and Horovod, which have their own checks."""
-    import tomllib
-
     lines = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    versions = {name: version(name) for name in [re.findall(r"[\w-]+", line)[0] for line in lines
-                                                 if not line.startswith("tensorflow")]}
-    if missing := [name for name, known in versions.items() if known is None]:
+    names = [re.findall(r"[\w-]+", line)[0] for line in lines if not line.startswith("tensorflow")]
+    if missing := [name for name in names if version(name) is None]:
         return fail(f"not installed: {', '.join(missing)}", install(missing[0]))
     if not (version("keras") or "").startswith("3."):
         return fail(f"keras {version('keras')} is installed: the labs need keras 3", install("keras"))
-    others = [name for name in [*versions, "keras"] if version(name) != pins().get(name, version(name))]
-    if others:
+    if others := [name for name in [*names, "keras"] if version(name) != pins().get(name, version(name))]:
         return warn(", ".join(f"{name} {version(name)} (tested with {pins()[name]})" for name in others),
                     install(others[0]))
-    return ok(f"{len(versions)}, all at their pins" if pins() else f"{len(versions)}, all installed")
+    return ok(f"{len(names)}, all installed")
 
 
 def tensorflow() -> Finding:
@@ -135,11 +112,10 @@ def tensorflow() -> Finding:
         return fail(f"tensorflow is not installed for {sys.executable}", install("tensorflow"))
     facts, tested = _probe(), environment.tested()["tensorflow"]
     if "tensorflow" not in facts:
-        return _not_loaded("tensorflow")
-    loaded = f"{facts['tensorflow']} with Keras {facts['keras']}, loaded in {facts['seconds']:.0f} s"
+        return _explain_import("tensorflow")
     if version("tensorflow") != tested:
-        return warn(f"{loaded}; the labs are tested with {tested}", "docs/setup.md")
-    return ok(loaded)
+        return warn(f"{facts['tensorflow']}; the labs are tested with {tested}", "docs/setup.md")
+    return ok(f"{facts['tensorflow']} with Keras {facts['keras']}")
 
 
 def horovod() -> Finding:
@@ -153,7 +129,7 @@ def horovod() -> Finding:
         return fail(f"horovod_keras3 is not installed for {sys.executable}", install("horovod_keras3"))
     facts = _probe()
     if "horovod" not in facts:
-        return _not_loaded("horovod")
+        return _explain_import("horovod")
     if not facts["mpi"]:
         return fail("it was built without MPI, which starts the workers", install("horovod"))
     if not facts["gloo"]:
@@ -161,8 +137,7 @@ def horovod() -> Finding:
     if not facts["safe"]:  # It lacks setup/horovod.patch.
         return warn("it has CVE-2024-10190 and CVE-2026-31234: on a shared machine, do not use horovodrun, "
                     "and do not run lab 12's elastic study", install("horovod"))
-    return ok(f"{facts['horovod']} for TensorFlow {built_for or facts['tensorflow']}; MPI, Gloo"
-              f"{', NCCL' * facts['nccl']}; horovod_keras3 {version('horovod_keras3') or ''}".rstrip())
+    return ok(f"{facts['horovod']} for TensorFlow {facts['tensorflow']}; MPI, Gloo{', NCCL' * facts['nccl']}")
 
 
 def _built_for() -> str | None:
@@ -173,11 +148,11 @@ def _built_for() -> str | None:
 
 
 @functools.cache
-def _import() -> Outcome:
-    """Import both libraries in a process, which a broken one may kill; it prints facts as JSON, a line for each."""
-    from labs.launch import mpirun
+def _import() -> Any:
+    """Import both libraries in a process, which a broken one may kill; it prints a line of JSON for each."""
+    from labs.launch import mpirun, supervisor  # Here: packages may be missing.
 
-    return _output(sys.executable, "-P", "-c", PROBE, seconds=180, env=mpirun.environment())
+    return supervisor.complete([sys.executable, "-P", "-c", PROBE], 180, mpirun.environment())
 
 
 def _probe() -> dict[str, Any]:
@@ -186,56 +161,35 @@ def _probe() -> dict[str, Any]:
     return {name: value for line in lines for name, value in line.items()}
 
 
-def _output(*command: str, seconds: float = 30, env: Mapping[str, str] | None = None) -> Outcome:
-    """Run a program, and return its output and how it ended."""
-    from labs.launch.supervisor import complete  # Here: packages may be missing.
-
-    return complete(command, seconds, env)
-
-
-def _not_loaded(name: str) -> Finding:
+def _explain_import(name: str) -> Finding:
     """Return why a library did not load, with the environment variable that may be the reason."""
     library_path = "unset LD_LIBRARY_PATH" * bool(os.environ.get("LD_LIBRARY_PATH"))
-    cure = ENDS.get(-(_import().code or 0)) or _harmful("TF_", "KERAS_", "PYTHON") or library_path or install(name)
+    cure = NO_AVX if _import().code == -signal.SIGILL else _unset() or library_path or install(name)
     return fail(f"it does not load: {_import().cause}", cure)
 
 
 def variables() -> list[Finding]:
     """Return a finding for each variable that breaks a run or falsifies it."""
-    from labs.launch import mpirun
-
-    findings = [fail(cause, f"unset {name}", name) for name, cause in environment.harmful().items()]
-    left = sorted(name for name in os.environ if mpirun.INSIDE.match(name))
-    if left and not ("SLURM_JOB_ID" in os.environ and all(name.startswith("PMIX_") for name in left)):  # Set by Slurm.
-        findings.append(fail("is left over from inside a run: a notebook would wait for that run's other workers",
-                             f"unset {' '.join(left)}", left[0]))
-    return findings or [ok("none is known to break or slow down a run")]
+    return [fail(f"{name}{cause}", f"unset {name}") for name, cause in environment.harmful().items()] or [
+        ok("none is known to break or slow down a run")]
 
 
-def _harmful(*prefixes: str) -> str:
-    """Return the command that unsets variables of these prefixes that break a run, or an empty string."""
-    return "; ".join(f"unset {name}" for name in environment.harmful() if name.startswith(prefixes))
+def _unset() -> str:
+    """Return the command that unsets the variables that break a run, or an empty string."""
+    return "; ".join(f"unset {name}" for name in environment.harmful())
 
 
 def disk() -> list[Finding]:
     """Check that each folder of a run, or its nearest existing parent, can be written and has space."""
     folders = {"LABS_RESULTS": paths.results_dir(), "LABS_DATA": paths.data_dir(), "LABS_CACHE": paths.cache_dir(),
                "TMPDIR": Path(tempfile.gettempdir()), "/dev/shm": Path("/dev/shm")}
-    cures = {"/dev/shm": "rm what earlier runs have left there; in a container: docker run --shm-size=1g"}
     findings = []
     for name, folder in folders.items():
         there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
         free, needed = shutil.disk_usage(there).free / 1e6, SHARED_MB if name == "/dev/shm" else NEEDED_MB
-        cure = cures.get(name, f"export {name}=FOLDER, one that you may write to")
-        try:
-            with tempfile.TemporaryFile(dir=there) as file:
-                file.write(bytes(1 << 20))
-        except OSError as error:
-            findings.append(fail(f"{format_path(there)} cannot be written: {error.strerror}", cure, name))
-            continue
-        if free < needed:
-            findings.append(fail(f"{free:.0f} MB free for {format_path(folder)}, and a run of two workers needs "
-                                 f"{needed}", cure, name))
+        if free < needed or not os.access(there, os.W_OK):
+            cure = "docker run --shm-size=1g" if name == "/dev/shm" else f"export {name}=FOLDER"
+            findings.append(fail(f"{format_path(folder)} cannot be written, or has less than {needed} MB free", cure))
     return findings or [ok(f"space for a run in {', '.join(format_path(folder) for folder in folders.values())}")]
 
 
@@ -248,20 +202,18 @@ def gpus() -> Finding:
     try:
         pynvml.nvmlInit()
         present = pynvml.nvmlDeviceGetCount()
-        names = {pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(number)) for number in range(present)}
     except pynvml.NVMLError_LibraryNotFound:
         return absent("no NVIDIA driver; the labs run on the CPU")
     except pynvml.NVMLError as error:
         return fail(f"the GPUs' driver does not work: {error}", "ask the machine's administrator to run nvidia-smi")
-    if not mpirun.visible_gpus():
-        return warn(f"CUDA_VISIBLE_DEVICES hides all {present}", "unset CUDA_VISIBLE_DEVICES") if present else absent(
-            "none; the labs run on the CPU")
+    if not (visible := mpirun.visible_gpus()):
+        return absent(f"CUDA_VISIBLE_DEVICES hides all {present}; the labs run on the CPU")
     if not _probe().get("gpus"):
-        return fail("TensorFlow sees none of the GPUs: a CUDA library is missing or not found, or the driver is older "
-                    "than 525.60", "make horovod; if that does not help: docs/setup.md")
+        return fail("TensorFlow sees none of the GPUs: a CUDA library is missing, or the driver is too old",
+                    "make horovod; if that does not help: docs/setup.md")
     if not _probe().get("nccl"):
         return warn("Horovod was built without NCCL: gradients go from GPU to GPU through host memory", "make horovod")
-    return ok(f"{mpirun.visible_gpus()} of {present}: {', '.join(sorted(names))}; NCCL is built into Horovod")
+    return ok(f"{visible} of {present} can be used; NCCL is built into Horovod")
 
 
 def slurm() -> Finding:
@@ -276,30 +228,26 @@ def slurm() -> Finding:
         return absent("its programs are installed, but no cluster is configured (slurm.conf)")
     up = [name for name, _, available, state in rows
           if available == "up" and not re.match(r"down|drain|fail|maint|unk|.*\*", state)]
-    default = next((name for name, starred, *_ in rows if starred.endswith("*")), None)
-    chosen, listed = os.environ.get("SBATCH_PARTITION") or default, ", ".join(dict.fromkeys(row[1] for row in rows))
-    cure = f"export SBATCH_PARTITION={up[0]}" if up else "tell the cluster's administrator"
-    if chosen is None:
-        return warn(f"no partition is the default, so sbatch needs a name; there are: {listed}", cure)
+    default = next((name for name, starred, *_ in rows if starred.endswith("*")), "of no name")
+    chosen, listed = os.environ.get("SBATCH_PARTITION", default), ", ".join(dict.fromkeys(row[1] for row in rows))
     if chosen not in up:
         return fail(f"partition {chosen}, where jobs would go, does not exist or has no node that is up; there are: "
-                    f"{listed}", cure)
+                    f"{listed}", f"export SBATCH_PARTITION={up[0]}" if up else "tell the cluster's administrator")
     return ok(f"the controller answers; partitions: {listed}")
 
 
 def proof() -> Finding:
     """Run setup/proof.py on two workers, started as `labs run` starts them: they take a step together."""
-    from labs.launch import failure, mpirun
+    from labs.launch import failure, mpirun, supervisor
 
     env = mpirun.environment()
     if mpirun.visible_gpus() < 2:
         env["CUDA_VISIBLE_DEVICES"] = ""  # NCCL refuses two workers on one GPU.
-    outcome = _output(*mpirun.command(2), sys.executable, str(ROOT / "setup/proof.py"), seconds=300, env=env)
-    verdict = failure.proof_verdict(outcome.out)
-    if outcome.code == 0:
+    outcome = supervisor.complete([*mpirun.command(2), sys.executable, str(ROOT / "setup/proof.py")], 300, env)
+    if (verdict := failure.proof_verdict(outcome.out)) and outcome.code == 0:
         return ok(verdict)
-    cure = _harmful("HOROVOD_", "OMPI_", "PYTHON", "TF_", "KERAS_") or install("horovod")
-    return fail(verdict or f"two workers could not complete a training step: {outcome.cause}", cure)
+    return fail(verdict or f"two workers could not complete a training step: {outcome.cause}",
+                _unset() or install("horovod"))
 
 
 CHECKS: dict[str, Callable[[], Finding | list[Finding]]] = {

@@ -12,13 +12,12 @@ from labs.tools.report import page
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `labs report`."""
     parser.description = "Write all results as one HTML page that needs no network and no other file."
-    parser.add_argument("--results", type=usage.path, default=results_dir(), help="the results folder")
-    parser.add_argument("--output", type=usage.path,
-                        help="the page to write; default: report.html in the results folder")
+    parser.add_argument("--results", type=usage.path, default=results_dir(),
+                        help="the results folder, which gets the page report.html")
 
 
 def main(args: argparse.Namespace) -> None:
     """Write the page and print its path and its address for a browser."""
-    output = args.output or args.results / "report.html"
+    output = args.results / "report.html"
     page.write(args.results, output)
     print(format_path(output.absolute()), output.absolute().as_uri(), sep="\n")

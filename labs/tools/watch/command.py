@@ -13,61 +13,43 @@ from labs.run.heartbeat import Heartbeat
 from labs.run.paths import format_path, results_dir
 from labs.run.text import printable
 
-PERIOD = 2.0
-"""Seconds between two tables."""
+PERIOD = 2.0  # Seconds between two tables.
 HEADING = ["rank", "node", "epoch", "step", "ms a step", "ms waiting", "heartbeat"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `labs watch`."""
     parser.description = ("Show the heartbeats of a run's workers, from the login node or a second terminal. The rank "
-                          "that waits least is the one for which the others wait. It only reads files. Ctrl-C ends it, "
-                          "and the run goes on.")
+                          "that waits least is the one for which the others wait. Ctrl-C ends it, and the run goes on.")
     parser.add_argument("run", nargs="?", metavar="RUN",
                         help="name of a run, or of a lab for its newest run; default: the newest run")
     parser.add_argument("--results", type=usage.path, default=results_dir(), help="the results folder")
 
 
 def main(args: argparse.Namespace) -> None:
-    """Show the run once; in a terminal, until it has a record.
-
-    Raises:
-        LabError: There is no such run, or its folder is gone.
-    """
+    """Show the run once; in a terminal, until it has a record or its folder is gone."""
     folder, height = find_run(args.run, args.results), 0
-    try:
-        while True:
-            if not folder.is_dir():
-                raise LabError(f"{format_path(folder)} is gone: the run failed before it had saved anything")
-            lines = describe(folder).split("\n")
-            # Each table is drawn over the last one.
-            print(f"\x1b[{height}A\x1b[J" * bool(height) + "\n".join(lines), flush=True)
-            if not sys.stdout.isatty() or (folder / "record.json").exists():
-                return
-            height = len(lines)
-            time.sleep(PERIOD)
-    except KeyboardInterrupt:
-        print("\rno longer watching; the run goes on")
+    while folder.is_dir():
+        lines = describe(folder).split("\n")
+        # Each table is drawn over the last one.
+        print(f"\x1b[{height}A\x1b[J" * bool(height) + "\n".join(lines), flush=True)
+        if not sys.stdout.isatty() or (folder / "record.json").exists():
+            return
+        height = len(lines)
+        time.sleep(PERIOD)
 
 
 def find_run(wanted: str | None, root: Path) -> Path:
-    """Return the folder of a run: by its name, the newest of a lab, or by default the newest.
-
-    Raises:
-        LabError: There is no such run.
-    """
+    """Return the folder of a run: by its name, the newest of a lab, or by default the newest."""
     # The run that was started or continued last comes first.
     holders = sorted(root.glob("*/*/holder"), key=lambda path: path.stat().st_mtime, reverse=True)
     folders = [path.parent for path in holders]
-    if wanted is not None and (mine := [each for each in folders if wanted == each.name]):
-        folders = mine
-    elif wanted is not None:
-        lab = catalogue.resolve(wanted)
-        folders = [each for each in folders if lab == each.parent.name]
+    if wanted is not None:
+        mine = [each for each in folders if wanted == each.name]
+        folders = mine or [each for each in folders if catalogue.resolve(wanted) == each.parent.name]
     if not folders:
-        which = "" if wanted is None else f" of {quoted(wanted)}"
-        raise LabError(f"no run{which} in {format_path(root)}; one that has just been started appears after some "
-                       "seconds")
+        raise LabError(f"no run{f' of {quoted(wanted)}' if wanted else ''} in {format_path(root)}; one that has just "
+                       "been started appears after some seconds")
     return folders[0]
 
 
