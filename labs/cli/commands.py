@@ -234,10 +234,10 @@ def _launch(args: argparse.Namespace) -> int:
 def _add_data(parser: argparse.ArgumentParser) -> None:
     from labs.datasets import registry
 
-    parser.description = "List, download and verify the data sets of the labs; an interrupted download begins again."
-    parser.add_argument("action", choices=("list", "fetch", "verify"))
+    parser.description = "List and download the data sets of the labs; an interrupted download begins again."
+    parser.add_argument("action", choices=("list", "fetch"))
     parser.add_argument("name", nargs="?", choices=tuple(registry.DATASETS), metavar="NAME",
-                        help=f"for fetch and verify: {', '.join(registry.DATASETS)}")
+                        help=f"for fetch: {', '.join(registry.DATASETS)}")
 
 
 def _data(args: argparse.Namespace) -> None:
@@ -246,11 +246,9 @@ def _data(args: argparse.Namespace) -> None:
     if args.action == "list":
         print(fetch.listing())
     elif not args.name:
-        args.parser.error(f"name the data set: labs data {args.action} NAME")
-    elif args.action == "fetch":
-        print(f"{args.name}: {fetch.fetch_dataset(args.name)}")
+        args.parser.error("name the data set: labs data fetch NAME")
     else:
-        print(fetch.verify_dataset(args.name))
+        print(f"{args.name}: {fetch.fetch_dataset(args.name)}")
 
 
 # labs results
@@ -306,7 +304,7 @@ def _handin(args: argparse.Namespace) -> None:
 COMMANDS: dict[str, tuple[str, Callable, Callable]] = {
     "run": ("run a lab on one or more workers", _add_run, _run),
     "launch": ("run your own script on several workers", _add_launch, _launch),
-    "data": ("list, download and verify data sets", _add_data, _data),
+    "data": ("list and download data sets", _add_data, _data),
     "results": ("show finished runs as a table, or write them to a CSV file", _add_results, _results),
     "handin": ("pack a lab's answers, notebook and records as one zip", _add_handin, _handin),
 }

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from labs.datasets.arrays import is_aligned
-from labs.datasets.augment import Augment, flip_and_shift, matrices, random_params
+from labs.datasets.arrays import align
+from labs.datasets.augment import Augment, flip_and_shift, random_params
 from labs.datasets.image_cache import ImageCache
 from labs.datasets.sharding import Shard
 from labs.run.errors import LabError
@@ -39,11 +39,15 @@ def train_batches(images: np.ndarray | ImageCache, labels: np.ndarray, shard: Sh
 
     def batch(rows, weights, params=None):
         x, y = read(rows)
-        return _apply_augment(x, params, augment) if augment else x, y, weights
+        if augment:
+            # TensorFlow never frees what a Python function refers to. A captured array would leak memory in each epoch.
+            moved = tf.numpy_function(lambda x, params: flip_and_shift(x, params, augment), [x, params], x.dtype)
+            moved.set_shape(x.shape)
+            x = moved
+        return x, y, weights
 
     steps = tf.data.Dataset.from_tensor_slices(tuple(column[first_step:] for column in columns))
-    # Interpolation can take longer than a step, so two batches are made in parallel; their order is kept.
-    return _map_in_background(steps, batch, parallel=AHEAD if augment and augment.interpolates else None)
+    return _map_in_background(steps, batch)
 
 
 def eval_batches(images: np.ndarray | ImageCache, labels: np.ndarray, positions: np.ndarray,
@@ -62,14 +66,13 @@ def lab_error(error: tf.errors.OpError) -> LabError | None:
     return LabError(match[1]) if match else None
 
 
-def _map_in_background(steps: tf.data.Dataset, batch: Callable, parallel: int | None = None) -> tf.data.Dataset:
+def _map_in_background(steps: tf.data.Dataset, batch: Callable) -> tf.data.Dataset:
     """Apply `batch` to each element in the background, a few batches ahead."""
     options = tf.data.Options()  # Each of these saves time at the start or the end of an epoch.
     options.autotune.enabled = False
     options.experimental_optimization.apply_default_optimizations = False
     options.threading.private_threadpool_size = AHEAD
-    batches = steps.map(tf.autograph.experimental.do_not_convert(batch), parallel).prefetch(AHEAD)
-    return batches.with_options(options)
+    return steps.map(tf.autograph.experimental.do_not_convert(batch)).prefetch(AHEAD).with_options(options)
 
 
 def _make_reader(images: np.ndarray | ImageCache, labels: np.ndarray, positions: np.ndarray) -> Callable:
@@ -80,8 +83,8 @@ def _make_reader(images: np.ndarray | ImageCache, labels: np.ndarray, positions:
     """
     memory = images.memory_of(positions) if isinstance(images, ImageCache) else images
     y = tf.convert_to_tensor(labels)
-    if isinstance(memory, np.ndarray) and is_aligned(memory):
-        x = tf.experimental.dlpack.from_dlpack(memory.__dlpack__())  # The same memory, not a copy.
+    if memory is not None:
+        x = tf.experimental.dlpack.from_dlpack(align(memory).__dlpack__())  # The same memory if it is aligned.
         return lambda rows: (tf.gather(x, rows), tf.gather(y, rows))
 
     def read(rows):
@@ -90,21 +93,3 @@ def _make_reader(images: np.ndarray | ImageCache, labels: np.ndarray, positions:
         return x, tf.gather(y, rows)
 
     return read
-
-
-def _apply_augment(x, params, augment: Augment):
-    """Augment images [k, height, width, channels] by their random parameters [k, 5]."""
-    # TensorFlow never frees what a Python function refers to. A captured array would leak memory in each epoch.
-    if augment.interpolates:
-        height, width = x.shape[1:3]
-        transforms = tf.numpy_function(lambda params: matrices(params, augment, height, width), [params], tf.float32)
-        return transform(x, transforms)
-    moved = tf.numpy_function(lambda x, params: flip_and_shift(x, params, augment), [x, params], x.dtype)
-    moved.set_shape(x.shape)
-    return moved
-
-
-def transform(x, transforms):
-    """Return images [k, height, width, channels] with their coordinates transformed by `matrices` [k, 8]."""
-    return tf.raw_ops.ImageProjectiveTransformV3(images=x, transforms=transforms, output_shape=x.shape[1:3],
-                                                 fill_value=0.0, interpolation="BILINEAR", fill_mode="NEAREST")

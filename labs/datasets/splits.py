@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from labs.datasets import index, verify
+from labs.datasets import index
 from labs.datasets.arrays import Arrays, align, digest_of, read_wiki
 from labs.datasets.image_cache import ImageCache
 from labs.datasets.split import Split, split_images
@@ -100,41 +100,39 @@ def _split_numbered(names: list[str], labels: np.ndarray, test_split: float, val
                     seed: int) -> Split:
     """Split images by the numbers of their classes: a class's name has no effect."""
     classes = tuple(map(str, range(labels.max() + 1)))
-    return split_images(index.Index(Path(), classes, names, labels, {}), test_split, validation_split, seed)
+    return split_images(index.Index(Path(), classes, names, labels, []), test_split, validation_split, seed)
 
 
 class _Tree:
-    """A tree whose images have been checked, each decoded once and cached for training."""
+    """A tree whose images have been checked."""
 
     def __init__(self, everything: index.Index, image_size: int, cached: bool = True):
-        self.images = ImageCache(everything.root, everything.paths, image_size, cached)
-        checked = verify.check_images(everything, self.images)
-        self.labels, self.digest = everything.labels, checked.digest
-        self.sound = index.drop_images(everything, checked.bad)
+        self.images = ImageCache(everything, image_size, cached)
+        self.labels, self.digest = everything.labels, self.images.digest
+        self.sound = index.drop_images(everything, self.images.bad)
         """The decodable images."""
-        self.rows = np.flatnonzero([path not in checked.bad for path in everything.paths])
+        self.rows = np.flatnonzero([path not in self.images.bad for path in everything.paths])
         """Their positions among all images, int64."""
 
     def to_splits(self, split: Split) -> Splits:
         """Return the subsets; the split has positions in the decodable images."""
         train, validation, test = (Subset(self.images, self.labels, self.rows[positions], self.digest)
                                    for positions in split)
-        return Splits(train, validation, test, self.sound.class_names, _describe(self.sound, split))
+        return Splits(train, validation, test, self.sound.class_names, self._describe(split))
 
-
-def _describe(tree: index.Index, split: Split) -> str:
-    """Return lines on what a tree holds, what was left out, and which classes are too small to hold out images."""
-    counts = np.bincount(tree.labels, minlength=len(tree.class_names))
-    smallest, largest = (f"{counts[label]} in {printable(tree.class_names[label])}"
-                         for label in (counts.argmin(), counts.argmax()))
-    sizes = f"from {smallest} to {largest}" if counts.min() < counts.max() else f"{counts[0]} in each"
-    lines = [f"{len(tree)} images in {len(tree.class_names)} classes ({sizes}); {_count(split)} images"]
-    lines += [f"left out, {reason}: {_summarize(names)}" for reason, names in sorted(tree.skipped.items())]
-    for subset, positions in (("validation", split.validation), ("test", split.test)):
-        missing = np.setdiff1d(tree.labels, tree.labels[positions]) if len(positions) else ()
-        if len(missing):
-            lines.append(f"no {subset} image of {_summarize([tree.class_names[label] for label in missing])}")
-    return "\n".join(lines)
+    def _describe(self, split: Split) -> str:
+        """Return lines on what the tree holds, what was left out, and which classes have no held-out images."""
+        names, counts = self.sound.class_names, np.bincount(self.sound.labels)
+        lines = [f"{len(self.sound)} images in {len(names)} classes ({counts.min()} to {counts.max()} each); "
+                 f"{_count(split)} images"]
+        for what, left_out in (("left out", self.sound.skipped), ("cannot be decoded", sorted(self.images.bad))):
+            if left_out:
+                lines.append(f"{what}: {_summarize(left_out)}")
+        for subset, positions in (("validation", split.validation), ("test", split.test)):
+            missing = np.setdiff1d(self.sound.labels, self.sound.labels[positions]) if len(positions) else ()
+            if len(missing):
+                lines.append(f"no {subset} image of {_summarize([names[label] for label in missing])}")
+        return "\n".join(lines)
 
 
 def _count(split: Split) -> str:
@@ -181,15 +179,13 @@ def from_faces(root: Path, image_size: int, test_split: float, validation_split:
     Raises:
         LabError: wiki.mat cannot be read, no face is usable, or too many images cannot be decoded.
     """
-    faces = read_wiki(root)
-    rows = sum(faces.left_out.values()) + len(faces.paths)
-    if not faces.paths:
+    paths, ages, left_out = read_wiki(Path(root))
+    rows = sum(left_out.values()) + len(paths)
+    if not paths:
         raise LabError(f"none of the {rows} faces of {root} can be used; fetch or copy the data set again")
-    everything = index.Index(root, ("face",), faces.paths, np.zeros(len(faces.paths), np.int64), {})
-    tree = _Tree(everything, image_size, cached)
+    tree = _Tree(index.Index(root, ("face",), paths, np.zeros(len(paths), np.int64), []), image_size, cached)
     split = _split_numbered(tree.sound.paths, tree.sound.labels, test_split, validation_split, seed)
-    ages = faces.ages.astype(np.float32)
-    left_out = faces.left_out | {"undecodable": len(everything) - len(tree.sound)}
+    left_out["undecodable"] = len(tree.images.bad)
     text = (f"{len(tree.sound)} faces of {rows}, aged {ages[tree.rows].min():.0f} to {ages[tree.rows].max():.0f}; "
             f"left out: {', '.join(f'{count} {reason}' for reason, count in left_out.items())}")
     tree.labels, tree.digest = ages, digest_of(tree.digest, ages)
@@ -199,16 +195,14 @@ def from_faces(root: Path, image_size: int, test_split: float, validation_split:
 def from_noise(count: int, image_size: int, seed: int) -> Splits:
     """Return random images with random ages, all for training: the control experiment without input cost.
 
-    Training on them runs at the speed of the model alone; a run on real images that is slower waits for its input.
-
     Args:
         count: Number of images.
         image_size: Their width and height in pixels.
         seed: Seed of images and ages.
     """
     different = min(count, NOISE)
-    images = align(np.random.default_rng(seed).integers(0, 256, (different, image_size, image_size, 3), np.uint8))
+    images = np.random.default_rng(seed).integers(0, 256, (different, image_size, image_size, 3), np.uint8)
     ages = np.random.default_rng(seed).integers(0, 101, different).astype(np.float32)
-    train, validation, test = (Subset(images, ages, each, "noise")
-                               for each in (np.arange(count) % different, np.arange(0), np.arange(0)))
+    train = Subset(images, ages, np.arange(count) % different, "noise")
+    validation = test = dataclasses.replace(train, positions=np.arange(0))
     return Splits(train, validation, test, (), f"{count} random images, generated in memory")

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from labs.datasets import fetch, locate, synthetic
+from labs.datasets import fetch, locate
 from labs.datasets.registry import DATASETS
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
@@ -21,17 +21,13 @@ TOP = "cifar-10-batches-bin"
 FILES = {f"{TOP}/{name}": name.encode() * 99 for name in DATASETS["cifar10"].required}
 
 
-def tar(files: dict[str, bytes], link: str = "") -> bytes:
+def tar(files: dict[str, bytes]) -> bytes:
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w:gz") as archive:
         for name, body in files.items():
             member = tarfile.TarInfo(name)
             member.size = len(body)
             archive.addfile(member, io.BytesIO(body))
-        if link:
-            member = tarfile.TarInfo("link")
-            member.type, member.linkname = tarfile.SYMTYPE, link
-            archive.addfile(member)
     return content.getvalue()
 
 
@@ -64,7 +60,7 @@ def offer(tmp_path, monkeypatch):
     def offer(body, name="cifar10", status=200, missing=0, checksum="sha256:{}"):
         served.update(body=body, status=status, missing=missing)
         checksum = checksum and checksum.format(hashlib.sha256(body).hexdigest())
-        url = f"http://127.0.0.1:{server.server_address[1]}/file"
+        url = f"http://127.0.0.1:{server.server_address[1]}/{DATASETS[name].filename}"
         monkeypatch.setitem(DATASETS, name, dataclasses.replace(DATASETS[name], url=url, checksum=checksum))
         return served
 
@@ -78,17 +74,11 @@ def test_a_set_is_downloaded_checked_and_unpacked_once(offer):
     served = offer(tar(FILES))
     with pytest.raises(LabError, match="`labs data fetch cifar10` downloads it, --data embedded needs no network"):
         locate("cifar10", "real")
-    with pytest.raises(LabError, match="cifar10 has not been downloaded yet"):
-        fetch.verify_dataset("cifar10")
     home = fetch.fetch_dataset("cifar10")
     assert home == fetch.fetch_dataset("cifar10") == locate("cifar10", "real")
     assert {f"{TOP}/{path.name}": path.read_bytes() for path in home.iterdir()} == FILES
     assert served["requests"] == 1
     assert fetch.listing().count("not fetched") == len(DATASETS) - 1
-    assert "is as downloaded" in fetch.verify_dataset("cifar10")
-    (home / "test_batch.bin").write_bytes(b"x")
-    with pytest.raises(LabError, match="not what was downloaded"):
-        fetch.verify_dataset("cifar10")
 
 
 @pytest.mark.parametrize(("name", "body", "file"), [
@@ -105,13 +95,11 @@ def test_a_single_file_and_a_zip(offer, name, body, file):
     ("cifar10", tar(FILES), {"checksum": "sha256:" + "0" * 64}),
     ("cifar10", tar(FILES), {"missing": 9, "checksum": None}),
     ("cifar10", b"", {"status": 404}),
-    ("cifar10", tar(FILES)[:-50], {"checksum": None}),
     ("cifar10", tar(FILES | {"../evil": b"x"}), {}),
-    ("cifar10", tar(FILES, link="/etc"), {}),
     ("cifar10", tar({"notes.txt": b"hello"}), {}),
     ("fruits360", zipped({"../evil": b"x"}), {}),
     ("fruits360", b"<!doctype html><title>Please log in</title>", {"checksum": None}),
-], ids=["checksum", "broken connection", "not found", "truncated", "parent", "link", "other files", "zip: parent",
+], ids=["checksum", "broken connection", "not found", "parent", "other files", "zip: parent",
         "web page"])
 def test_what_is_damaged_malicious_or_missing_is_refused_in_one_line_and_leaves_nothing(offer, tmp_path, name, body,
                                                                                        how):
@@ -122,8 +110,7 @@ def test_what_is_damaged_malicious_or_missing_is_refused_in_one_line_and_leaves_
     assert {path.name for path in (tmp_path / "box").rglob("*")} == {"data", f"{name}.lock"}
 
 
-def test_every_set_is_documented_and_has_synthetic_data():
-    assert set(synthetic.MAKERS) == set(synthetic.DIGESTS) == set(DATASETS)
+def test_every_set_is_documented():
     text = (ROOT / "data" / "README.md").read_text()
-    for dataset in DATASETS.values():
-        assert all(part in text for part in (f"`{dataset.name}`", dataset.licence, dataset.url))
+    for name, dataset in DATASETS.items():
+        assert all(part in text for part in (f"`{name}`", dataset.licence, dataset.url))

@@ -123,7 +123,7 @@ def test_a_lab_trains_on_a_folder(name, make, tmp_path):
     ("lab10_caltech", one_level_too_high, "inner/set?"),
     ("lab10_caltech", train_and_validation, "mine/train?"),
     ("lab09_fruits", no_images, "cannot be decoded"),
-    ("lab02_horovod", folder_per_class, "is not MNIST handwritten digits: no mnist.npz"),
+    ("lab02_horovod", folder_per_class, "is not mnist: no mnist.npz"),
     ("lab02_horovod", no_square_digits, "uint8 [n, 28, 28]"),
     ("lab08_throughput", folder_per_class, "no wiki.mat"),
 ])

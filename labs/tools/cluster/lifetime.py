@@ -24,7 +24,7 @@ from filelock import Timeout
 from labs.run import cluster_state as state
 from labs.run import resources
 from labs.run.errors import LabError, quoted
-from labs.run.paths import ROOT, cache_dir, data_dir, results_dir, search_path
+from labs.run.paths import ROOT, data_dir, results_dir, search_path
 from labs.run.run_lock import Lock
 from labs.tools.cluster import enter, links, slurm
 
@@ -225,7 +225,7 @@ def _shared_folders(chosen: Iterable[Path]) -> list[str]:
     if outside := [path for path in chosen if TMP not in path.parents]:
         raise LabError(f"--share {quoted(str(outside[0]))} is not below /tmp; name a folder below it, or leave "
                        "--share out: nodes share the file system except /tmp")
-    own = [state.folder(), ROOT, Path(sys.prefix), Path(sys.base_prefix), data_dir(), results_dir(), cache_dir()]
+    own = [state.folder(), ROOT, Path(sys.prefix), Path(sys.base_prefix), data_dir(), results_dir()]
     for path in own:
         if TMP in path.parents:  # If made later, it would be a separate folder on each node.
             path.mkdir(parents=True, exist_ok=True)

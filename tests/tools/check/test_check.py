@@ -90,7 +90,7 @@ BREAKAGES = [  # Check, state, how it is made, cause, cure.
     ("variables", "fail", variable("PMIX_RANK", "1"), "is left over from inside a run", "unset PMIX_RANK"),
     ("disk", "fail", lambda machine: machine.mount("20m", f"{machine.folder}/results"),
      r"2\d MB free for .*results, and a run of two workers needs 100", "export LABS_RESULTS="),
-    ("disk", "fail", variable("LABS_CACHE", "/proc/none"), "/proc cannot be written", "export LABS_CACHE="),
+    ("disk", "fail", variable("LABS_DATA", "/proc/none"), "/proc cannot be written", "export LABS_DATA="),
     ("slurm", "fail", variable("SLURM_CONF", "/nowhere"), "no Slurm cluster is set up here", "run this on"),
     ("proof", "fail", variable("HOROVOD_CPU_OPERATIONS", "gloo"), "could not complete a training step: signal 11",
      "unset HOROVOD_CPU_OPERATIONS"),
