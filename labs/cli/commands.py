@@ -241,14 +241,14 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
 
 
 def _data(args: argparse.Namespace) -> None:
-    from labs.datasets import fetch
+    from labs.datasets import registry
 
     if args.action == "list":
-        print(fetch.listing())
+        print(registry.listing())
     elif not args.name:
         args.parser.error("name the data set: labs data fetch NAME")
     else:
-        print(f"{args.name}: {fetch.fetch_dataset(args.name)}")
+        print(f"{args.name}: {registry.fetch_dataset(args.name)}")
 
 
 # labs results

@@ -1,6 +1,6 @@
-"""List the images of a tree with one folder per class. Paths and labels only: no image is opened here.
+"""List the images of a tree with one folder per class, or with Training/CLASS and Test/CLASS, as Fruits-360 has.
 
-A tree may come with its own test set: Training/CLASS/..., Test/CLASS/..., such as Fruits-360.
+No image is opened here.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
-from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -42,9 +41,6 @@ class Index:
 
 def index_folder(root: str | os.PathLike) -> Index:
     """List the images of a tree: each folder in `root` that holds images is a class. Deeper folders are not entered.
-
-    Args:
-        root: The folder of the class folders.
 
     Raises:
         LabError: There are fewer than two classes, they are subsets of a data set, or a folder cannot be read.
@@ -130,17 +126,3 @@ def index_train_and_test(root: Path) -> Index:
 def in_test(index: Index) -> np.ndarray:
     """Return which images of such a tree are test images, bool [n]."""
     return np.array([SUBSETS[path.partition("/")[0].lower()] == "test" for path in index.paths])
-
-
-def drop_images(index: Index, bad: Collection[str]) -> Index:
-    """Return the index without the paths in `bad`.
-
-    Raises:
-        LabError: A class would be left without images.
-    """
-    keep = np.array([path not in bad for path in index.paths])
-    if len(emptied := np.setdiff1d(index.labels, index.labels[keep])):
-        name = printable(index.class_names[emptied[0]])
-        raise LabError(f"no image of class {name} can be decoded; repair its files or remove its folder")
-    paths = [path for path in index.paths if path not in bad]
-    return dataclasses.replace(index, paths=paths, labels=index.labels[keep])

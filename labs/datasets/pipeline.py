@@ -32,7 +32,7 @@ def train_batches(images: np.ndarray | ImageCache, labels: np.ndarray, shard: Sh
         seed: The same on all workers.
         first_step: Step to start from, to continue in the middle of an epoch.
     """
-    read = _make_reader(images, labels, shard.rows)
+    read = _make_reader(images, labels)
     columns = [shard.rows, shard.weights]
     if augment:
         columns.append(random_params(len(images), seed, epoch)[shard.rows])
@@ -57,7 +57,7 @@ def eval_batches(images: np.ndarray | ImageCache, labels: np.ndarray, positions:
     A worker evaluates `positions[rank::size]`.
     """
     steps = tf.data.Dataset.from_tensor_slices(positions).batch(batch_size)
-    return _map_in_background(steps, _make_reader(images, labels, positions))
+    return _map_in_background(steps, _make_reader(images, labels))
 
 
 def lab_error(error: tf.errors.OpError) -> LabError | None:
@@ -75,13 +75,13 @@ def _map_in_background(steps: tf.data.Dataset, batch: Callable) -> tf.data.Datas
     return steps.map(tf.autograph.experimental.do_not_convert(batch)).prefetch(AHEAD).with_options(options)
 
 
-def _make_reader(images: np.ndarray | ImageCache, labels: np.ndarray, positions: np.ndarray) -> Callable:
+def _make_reader(images: np.ndarray | ImageCache, labels: np.ndarray) -> Callable:
     """Return a function that reads images and labels at rows [k].
 
     If the images are in memory, TensorFlow gathers them there; only otherwise is Python called. For the small models of
     the labs, a Python call per batch would cost a third of a step.
     """
-    memory = images.memory_of(positions) if isinstance(images, ImageCache) else images
+    memory = images.memory if isinstance(images, ImageCache) else images
     y = tf.convert_to_tensor(labels)
     if memory is not None:
         x = tf.experimental.dlpack.from_dlpack(align(memory).__dlpack__())  # The same memory if it is aligned.

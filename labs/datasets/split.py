@@ -1,10 +1,9 @@
 """Assign images to training, validation and test, per class.
 
-Each image has a fixed point of [0, 1), from its name alone. Why it is not a plain hash: numbered files of one class
-("001_0001.jpg", "001_0002.jpg", ...) get the points of a low-discrepancy (Weyl) sequence: multiples of the golden ratio
-modulo 1, offset by a hash of class, name and seed. Such points fill [0, 1) as evenly as possible, so a share of them is
-met within about one image per class. Independent hashes would scatter by the square root of the class size. Names
-without numbers get the plain hash. An image keeps its point when others are added or removed.
+Each image has a fixed point of [0, 1), from its name alone, so it keeps its subset when others are added or removed.
+Names without numbers get a hash of class, name and seed. Numbered files of one class ("001_0001.jpg", "001_0002.jpg",
+...) get multiples of the golden ratio modulo 1, offset by such a hash. They fill [0, 1) so evenly that a share of them
+is met within about one image per class; independent hashes would scatter by the square root of the class size.
 
 Source: D. Knuth, The Art of Computer Programming, volume 3, section 6.4, on Fibonacci hashing. Integer arithmetic
 modulo 2^64 makes the points the same on every machine.
@@ -42,8 +41,7 @@ class Split(NamedTuple):
 def split_images(images: Index, test_split: float, validation_split: float, seed: int) -> Split:
     """Hold out test images, then validation images from the rest, per class and the same in every job.
 
-    An image whose point is below `test_split` is a test image, and so on. So an image keeps its subset when others are
-    added or removed, which exact quotas could not promise.
+    An image whose point is below `test_split` is a test image, and so on.
 
     Args:
         images: Names and classes of the images, which need not be files. File extensions do not count.

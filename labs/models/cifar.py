@@ -27,7 +27,7 @@ def cifar_cnn(classes: int = 10, width: int = 16, units: int = 256) -> tf.keras.
     return tf.keras.Sequential(network, name="cifar_cnn")
 
 
-def cifar_cnn_bn(classes: int = 10) -> tf.keras.Model:
+def cifar_cnn_bn(classes: int) -> tf.keras.Model:
     """Return `cifar_cnn` with batch norm and no hidden layer, which tolerates higher learning rates."""
     network = [layers.Input((32, 32, 3), dtype="uint8"), layers.Rescaling(1 / 127.5, offset=-1)]
     for channels in (16, 32, 64):

@@ -5,7 +5,8 @@ import os
 import pytest
 
 from labs.datasets import splits
-from labs.datasets.index import drop_images, index_folder
+from labs.datasets.image_cache import ImageCache
+from labs.datasets.index import index_folder
 from labs.run.errors import LabError
 
 
@@ -50,8 +51,13 @@ def test_a_folder_that_cannot_be_read_and_a_class_that_cannot_be_decoded_are_ref
     assert index_folder(root).class_names == ("plane", "train"), "ordinary names are classes"
     with pytest.raises(LabError, match=r"cannot read folder .*nowhere \(No such file or directory\); check"):
         index_folder(root / "nowhere")
+    for path in root.glob("plane/*"):
+        path.write_text("no image")
+    tree({"train": 30}, root=root / "more")
+    for path in root.glob("more/train/*"):
+        path.rename(root / "train" / f"more-{path.name}")
     with pytest.raises(LabError, match="no image of class plane can be decoded"):
-        drop_images(index_folder(root), ["plane/0001.png", "plane/0002.png"])
+        ImageCache(index_folder(root), 8)
 
 
 def test_the_trees_own_test_stays_the_test(tree):

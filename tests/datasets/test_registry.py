@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from labs.datasets import fetch, locate
+from labs.datasets import locate, registry
 from labs.datasets.registry import DATASETS
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
@@ -74,11 +74,11 @@ def test_a_set_is_downloaded_checked_and_unpacked_once(offer):
     served = offer(tar(FILES))
     with pytest.raises(LabError, match="`labs data fetch cifar10` downloads it, --data embedded needs no network"):
         locate("cifar10", "real")
-    home = fetch.fetch_dataset("cifar10")
-    assert home == fetch.fetch_dataset("cifar10") == locate("cifar10", "real")
+    home = registry.fetch_dataset("cifar10")
+    assert home == registry.fetch_dataset("cifar10") == locate("cifar10", "real")
     assert {f"{TOP}/{path.name}": path.read_bytes() for path in home.iterdir()} == FILES
     assert served["requests"] == 1
-    assert fetch.listing().count("not fetched") == len(DATASETS) - 1
+    assert registry.listing().count("not fetched") == len(DATASETS) - 1
 
 
 @pytest.mark.parametrize(("name", "body", "file"), [
@@ -88,7 +88,7 @@ def test_a_set_is_downloaded_checked_and_unpacked_once(offer):
 ])
 def test_a_single_file_and_a_zip(offer, name, body, file):
     offer(body, name)
-    assert (fetch.fetch_dataset(name) / file).is_file()
+    assert (registry.fetch_dataset(name) / file).is_file()
 
 
 @pytest.mark.parametrize(("name", "body", "how"), [
@@ -105,7 +105,7 @@ def test_what_is_damaged_malicious_or_missing_is_refused_in_one_line_and_leaves_
                                                                                        how):
     offer(body, name, **how)
     with pytest.raises(LabError) as refused:
-        fetch.fetch_dataset(name)
+        registry.fetch_dataset(name)
     assert "\n" not in str(refused.value)
     assert {path.name for path in (tmp_path / "box").rglob("*")} == {"data", f"{name}.lock"}
 
