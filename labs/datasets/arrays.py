@@ -52,10 +52,7 @@ def align(array: np.ndarray) -> np.ndarray:
 
 
 def read_mnist(path: str | Path) -> Arrays:
-    """Read mnist.npz.
-
-    Args:
-        path: The file or its folder.
+    """Read mnist.npz, given by its path or its folder.
 
     Raises:
         LabError: The file has another format. Pickled objects in it are never loaded.
@@ -111,9 +108,6 @@ def read_wiki(path: Path) -> tuple[list[str], np.ndarray, dict[str, int]]:
     """Read wiki.mat: the usable images, each person's age in the middle of the photograph's year, what is left out.
 
     Rows without a face, with a second face or with an age outside 0 to 100 are left out.
-
-    Args:
-        path: The folder that holds wiki.mat.
 
     Returns:
         Paths below the folder; ages in years, float32 [n]; the number of rows left out by reason, where a row with two

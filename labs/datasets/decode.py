@@ -22,25 +22,18 @@ FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
 VERSION = f"10, Pillow {PIL.__version__}, OpenCV {cv2.__version__}"
 MAX_PIXELS = Image.MAX_IMAGE_PIXELS or 0  # Pillow refuses larger images: they may be decompression bombs.
 HEADER = 1 << 17  # Bytes of a JPEG that may hold its Exif block.
+# OpenCV's flags: a JPEG can be decoded at a half, a quarter or an eighth of its size at a fraction of the cost. The
+# flag for RGB is added to them: one for BGR would be in those called COLOR.
 REDUCED = {8: cv2.IMREAD_REDUCED_GRAYSCALE_8, 4: cv2.IMREAD_REDUCED_GRAYSCALE_4, 2: cv2.IMREAD_REDUCED_GRAYSCALE_2,
            1: 0}
-"""OpenCV's flags: a JPEG can be decoded at a half, a quarter or an eighth of its size at a fraction of the cost. The
-flag for RGB is added to them: one for BGR would be in those called COLOR."""
+# The reduced sides may be as short as this share of the wanted size: with 1, photos of 300 x 200 would just miss 128.
 MIN_SCALE = 0.75
-"""The reduced sides may be as short as this share of the wanted size: with 1, photos of 300 x 200 would just miss 128.
-The effect on the pixels is bounded by tests/datasets/test_decode.py."""
 warnings.filterwarnings("ignore", module=r"PIL\.")  # Its remarks on odd files would fill the screen.
 cv2.setNumThreads(1)  # The callers run one thread per core already.
 
 
 def read_image(path: str | os.PathLike, size: int) -> np.ndarray:
     """Return an image of any format as uint8 [size, size, 3], without keeping its aspect ratio.
-
-    Transparent pixels become white.
-
-    Args:
-        path: The file.
-        size: Width and height of the result in pixels.
 
     Raises:
         LabError: The image cannot be decoded.
@@ -72,7 +65,7 @@ def _decode_jpeg(content: bytes, size: int) -> np.ndarray | None:
         return None
     try:
         height, width, colours = _read_header(content)
-    except (IndexError, struct.error):
+    except (IndexError, struct.error):  # A rare kind of JPEG.
         return None
     if colours not in (1, 3) or min(height, width) < 2 or height * width > MAX_PIXELS:
         return None

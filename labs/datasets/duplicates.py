@@ -21,9 +21,9 @@ from labs.datasets.decode import read_image
 from labs.run import resources
 
 BITS, MAX_DIFFERENT = 64, 2
+# Share of test images that a perceptual hash may mistake for another image. It mistakes 1 of 120 synthetic fruits,
+# which have no copies. In a sample of Fruits-360 it reports 210 of 320.
 FALSE_ALARMS = 0.05
-"""Share of test images that a perceptual hash may mistake for another image. It mistakes 1 of 120 synthetic fruits,
-which have no copies. In a sample of Fruits-360 it reports 210 of 320."""
 HASHED = 128  # Width and height in pixels of the images that are hashed.
 BLOCK = 1024  # Test images compared at a time: 0.3 GB against Fruits-360's 80,000.
 
@@ -32,12 +32,9 @@ BLOCK = 1024  # Test images compared at a time: 0.3 GB against Fruits-360's 80,0
 class Leak:
     """The test images that are also training images, one pair (test, training) for each of them."""
 
-    tests: int
-    """Number of test images."""
-    identical: tuple[tuple[str, str], ...]
-    """Pairs with the same bytes."""
-    alike: tuple[tuple[str, str], ...]
-    """Pairs of nearly the same image."""
+    tests: int  # Number of test images.
+    identical: tuple[tuple[str, str], ...]  # Pairs with the same bytes.
+    alike: tuple[tuple[str, str], ...]  # Pairs of nearly the same image.
 
     def __str__(self) -> str:
         if not self.identical and not self.alike:

@@ -24,12 +24,10 @@ from labs.run.errors import LabError
 from labs.run.paths import own_temporary_dir
 from labs.run.text import printable
 
+# Identifies the current boot of the machine: after a crash, a file may be on the disk without its pixels.
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-"""Identifies the current boot of the machine: after a crash, a file may be on the disk without its pixels."""
-UNUSED = 24 * 3600
-"""Seconds without use after which a cache is deleted when another one is made."""
-THRESHOLD = 0.1
-"""Share of undecodable images above which something is wrong with the whole data set."""
+UNUSED = 24 * 3600  # Seconds without use after which a cache is deleted when another one is made.
+THRESHOLD = 0.1  # Share of undecodable images above which something is wrong with the whole data set.
 
 
 class ImageCache:
@@ -45,6 +43,12 @@ class ImageCache:
         size: Width and height of the decoded images in pixels.
         cached: If False, every image is decoded each time.
 
+    Attributes:
+        memory: All images, if they are cached.
+        bad: The paths of the images that cannot be decoded, each with the reason.
+        digest: Of the names and contents of all files: the same on all machines.
+        rows, sound: The decodable images: their positions, int64, and their index.
+
     Raises:
         LabError: More than a tenth of the images or all of a class cannot be decoded, or the folder cannot be made.
     """
@@ -59,17 +63,12 @@ class ImageCache:
         folder = self._open_folder()
         # It is never written to, but numpy exports memory to TensorFlow only if it is writable.
         self.memory = np.asarray(np.load(folder / "pixels.npy", mmap_mode="r+")) if cached else None
-        """All images, if they are cached."""
         checked = json.loads((folder / "checked.json").read_text())
         self.bad: dict[str, str] = checked["bad"]
-        """The paths of the images that cannot be decoded, each with the reason."""
         self.digest: str = checked["digest"]
-        """Of the names and contents of all files: the same on all machines; it changes when a file is replaced."""
         self.rows = np.flatnonzero([path not in self.bad for path in self.paths])
-        """Positions of the decodable images, int64."""
         self.sound = dataclasses.replace(index, paths=[self.paths[row] for row in self.rows],
                                          labels=index.labels[self.rows])
-        """The decodable images."""
         self._refuse_bad(index)
 
     def __len__(self) -> int:

@@ -17,9 +17,7 @@ from labs.run.text import printable
 
 EXTENSIONS = {"jpg", "jpeg", "jpe", "jfif", "png", "gif", "bmp", "webp", "tif", "tiff", "ppm", "pgm"}
 SUBSETS = {"train": "train", "training": "train", "test": "test", "testing": "test"}
-"""Names of the folders of training and test images, in lower case."""
-SUBSET_WORDS = ("train", "test", "val", "dev", "eval")
-"""Beginnings of the names of folders that hold a subset of a data set."""
+SUBSET_WORDS = ("train", "test", "val", "dev", "eval")  # Such folders are no classes.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,12 +26,9 @@ class Index:
 
     root: Path
     class_names: tuple[str, ...]
-    paths: list[str]
-    """Relative to the root: "001.ak47/001_0001.jpg"."""
-    labels: np.ndarray
-    """Position of each image's class in `class_names`, int64 [n]."""
-    skipped: list[str]
-    """The other files and folders, for instance deeper ones."""
+    paths: list[str]  # Relative to the root: "001.ak47/001_0001.jpg".
+    labels: np.ndarray  # Position of each image's class in `class_names`, int64 [n].
+    skipped: list[str]  # The other files and folders, for instance deeper ones.
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -67,8 +62,8 @@ def _entries(folder: str | Path) -> list[os.DirEntry]:
         with os.scandir(folder) as entries:
             return sorted((entry for entry in entries if not entry.name.startswith(".")), key=lambda entry: entry.name)
     except OSError as error:
-        raise LabError(f"cannot read folder {printable(folder)} ({error.strerror}); "
-                       "check the path and its permissions") from error
+        raise LabError(f"cannot read folder {printable(folder)} ({error.strerror}); check the path and its permissions"
+                       ) from error
 
 
 def _is_image(name: str) -> bool:
@@ -76,7 +71,6 @@ def _is_image(name: str) -> bool:
 
 
 def _check_classes(root: Path, names: list[str]) -> None:
-    """Refuse a tree that cannot be classified; the message names the cause and what to do."""
     if len(names) < 2:
         cause = (f"{printable(root)} has images of one class only ({printable(names[0])})" if names else
                  f"no images in the folders of {printable(root)}")

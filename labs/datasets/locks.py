@@ -33,7 +33,11 @@ def make_folder_once(folder: Path, action: str, make: Callable[[Path], object], 
     try:
         if not folder.is_dir():
             folder.parent.mkdir(parents=True, exist_ok=True)
-            _acquire(lock, action)
+            try:
+                lock.acquire(PATIENCE)
+            except Timeout:
+                terminal.note(f"waiting for another process, which is {action}")
+                lock.acquire()
             for leftover in folder.parent.glob(f".{folder.name}.*.part"):  # From killed processes.
                 shutil.rmtree(leftover, ignore_errors=True)
             if not folder.is_dir():
@@ -45,11 +49,3 @@ def make_folder_once(folder: Path, action: str, make: Callable[[Path], object], 
     finally:
         lock.release()
     return folder
-
-
-def _acquire(lock: FileLock, action: str) -> None:
-    try:
-        lock.acquire(PATIENCE)
-    except Timeout:
-        terminal.note(f"waiting for another process, which is {action}")
-        lock.acquire()

@@ -21,15 +21,16 @@ def train_batches(images: np.ndarray | ImageCache, labels: np.ndarray, shard: Sh
                   augment: Augment | None = None, *, epoch: int, seed: int, first_step: int = 0) -> tf.data.Dataset:
     """Return one worker's batches of one epoch: (x, y, weight), all of the same shape.
 
-    x stays uint8, a quarter of the bytes to transfer to a GPU: models begin with `Rescaling`.
+    x stays uint8, a quarter of the bytes to transfer to a GPU: models begin with `Rescaling`. Epoch and seed, the same
+    on all workers, determine each image's augmentation.
 
     Args:
         images: uint8 [n, height, width, channels].
         labels: [n].
         shard: Positions in `images` and `labels`, and weights.
         augment: How to vary the images; by default they are not varied.
-        epoch: From 0; with the seed it determines each image's augmentation.
-        seed: The same on all workers.
+        epoch: From 0.
+        seed: Of the augmentation.
         first_step: Step to start from, to continue in the middle of an epoch.
     """
     read = _make_reader(images, labels)

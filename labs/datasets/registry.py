@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import tarfile
-import zipfile
-import zlib
+import shutil
+import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from labs.datasets.locks import make_folder_once
-from labs.datasets.synthetic import make_synthetic, synthetic_folder
+from labs.datasets.synthetic import make_synthetic
 from labs.run import paths, terminal
 from labs.run.errors import LabError
 from labs.run.text import one_line, printable
-
-SYNTHETIC = ("Synthetic data: small images that the kit generates itself, in the real set's layout. Labs use them by "
-             "default (--data embedded); --data real takes the real set.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,17 +20,12 @@ class Dataset:
     """A data set of the labs. `labs data fetch NAME` downloads it into the data folder; do not commit it."""
 
     url: str
-    checksum: str | None
-    """"sha256:..."; None if none is published."""
-    megabytes: int
-    """Of the download, approximately."""
+    checksum: str | None  # "sha256:..."; None if none is published.
+    megabytes: int  # Of the download, approximately.
     licence: str
-    required: tuple[str, ...]
-    """Glob patterns that must match in its folder."""
-    inner: str = ""
-    """The top folder inside the archive."""
-    image_tree: bool = False
-    """Whether `--data` may name any tree with one folder per class; its reader checks it."""
+    required: tuple[str, ...]  # Glob patterns that must match in its folder.
+    inner: str = ""  # The top folder inside the archive.
+    image_tree: bool = False  # Whether `--data` may name any tree with one folder per class; its reader checks it.
 
     @property
     def filename(self) -> str:
@@ -77,14 +68,21 @@ def locate(name: str, data: str) -> Path:
     Raises:
         LabError: The folder does not exist, or has another layout.
     """
-    home = paths.data_dir() / name
+    dataset, home = DATASETS[name], Path(data).expanduser()
     if data == "embedded":
-        return check_layout(name, make_synthetic(name))
-    if data != "real":
-        return _locate_own(name, data)
-    if not home.is_dir():
-        raise LabError(f"{name} is not in {home}; `labs data fetch {name}` downloads it, "
-                       "--data embedded needs no network")
+        home = make_synthetic(name)
+    elif data == "real":
+        home = paths.data_dir() / name
+        if not home.is_dir():
+            raise LabError(f"{name} is not in {home}; `labs data fetch {name}` downloads it, "
+                           "--data embedded needs no network")
+    elif home.is_file() and dataset.filename in dataset.required:
+        return home
+    elif not data or not home.is_dir():
+        raise LabError(f"--data {printable(data)}: there is no such folder; use embedded, real or a folder, and unpack "
+                       "an archive")
+    elif dataset.image_tree:
+        return _top_folder(name, home)
     return check_layout(name, home)
 
 
@@ -106,18 +104,6 @@ def _top_folder(name: str, home: Path) -> Path:
     return inner if inner.is_dir() else home
 
 
-def _locate_own(name: str, data: str) -> Path:
-    """Return the folder that a student names, or the file for a data set of one file."""
-    dataset, home = DATASETS[name], Path(data).expanduser()
-    if home.is_file() and dataset.filename in dataset.required:
-        return home
-    if home.is_file():
-        raise LabError(f"--data {printable(data)} is a file; unpack it if it is an archive, and name the folder")
-    if not data or not home.is_dir():
-        raise LabError(f"--data {printable(data)}: there is no such folder; use embedded, real or a folder")
-    return _top_folder(name, home) if dataset.image_tree else check_layout(name, home)
-
-
 def fetch_dataset(name: str) -> Path:
     """Download, check and unpack a data set unless it is here, and return its folder.
 
@@ -129,52 +115,31 @@ def fetch_dataset(name: str) -> Path:
 
 
 def _install(name: str, fresh: Path) -> None:
-    """Download and unpack a data set into an empty folder."""
-    file, host = DATASETS[name].filename, urlsplit(DATASETS[name].url).netloc
-    terminal.note(f"downloading {file} from {host}")
+    """Download a data set into an empty folder, check it against the published checksum, and unpack it."""
+    import pooch
+
+    dataset, host = DATASETS[name], urlsplit(DATASETS[name].url).netloc
+    terminal.note(f"downloading {dataset.filename} from {host}")
+    pooch.get_logger().setLevel("WARNING")
+    downloader = pooch.HTTPDownloader(sys.stderr.isatty(), 1 << 20, timeout=60,
+                                      headers={"Accept-Encoding": "identity"})
     try:
-        _unpack(_download(name, fresh), fresh)
-    except (ValueError, tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise LabError(f"{file} from {host} is damaged, has changed or is a log-in page ({one_line(error)}); "
-                       "fetch it again, or tell your teacher") from error
-    except OSError as error:
-        raise LabError(f"cannot fetch {file} from {host} into {fresh.parent} ({one_line(error)}); fetch it again "
-                       "later, set LABS_DATA to a larger disk, or use --data embedded, which needs no network"
+        file = Path(pooch.retrieve(dataset.url, dataset.checksum, dataset.filename, fresh, downloader=downloader))
+        if file.suffix != ".npz":
+            # A zip's reader leaves out paths outside the folder; `filter` is for tar.
+            shutil.unpack_archive(file, fresh, filter=None if file.suffix == ".zip" else "data")
+            file.unlink()
+    except Exception as error:  # A broken connection, a log-in page, a damaged archive, a full disk.
+        raise LabError(f"cannot fetch {dataset.filename} from {host} into {fresh.parent} ({one_line(error)}); fetch it "
+                       "again later, set LABS_DATA to a larger disk, or use --data embedded, which needs no network"
                        ) from error
     check_layout(name, fresh)
 
 
-def _download(name: str, folder: Path) -> Path:
-    """Return the archive, checked against the published checksum if there is one."""
-    import pooch
-    from tqdm import tqdm
-
-    dataset = DATASETS[name]
-    pooch.get_logger().setLevel("WARNING")
-    # disable=None: no progress bar unless stderr is a terminal; a batch job's log needs none.
-    bar = tqdm(total=dataset.megabytes * 10**6, unit="B", unit_scale=True, desc=dataset.filename, disable=None)
-    downloader = pooch.HTTPDownloader(bar, 1 << 20, timeout=60, headers={"Accept-Encoding": "identity"})
-    return Path(pooch.retrieve(dataset.url, dataset.checksum, dataset.filename, folder, downloader=downloader))
-
-
-def _unpack(archive: Path, folder: Path) -> None:
-    """Unpack a zip or a tar and remove it; any other file is the data set itself."""
-    if archive.suffix == ".zip":
-        with zipfile.ZipFile(archive) as zipped:
-            zipped.extractall(folder)  # It drops a leading "/" and every "..", and makes no links.
-    elif ".tar" in archive.suffixes:
-        with tarfile.open(archive) as tar:
-            tar.extractall(folder, filter="data")
-    else:
-        return
-    archive.unlink()
-
-
 def listing() -> str:
-    """Return a table of the data sets and of what has been downloaded or generated."""
-    rows = [("name", "download", "real data", "synthetic data", "licence")]
+    """Return a table of the data sets and of what has been downloaded."""
+    rows = [("name", "download", "--data real", "licence")]
     for name, dataset in DATASETS.items():
         real = "fetched" if (paths.data_dir() / name).is_dir() else "not fetched"
-        synthetic = "generated" if synthetic_folder(name).is_dir() else "generated on first use"
-        rows.append((name, f"{dataset.megabytes:,} MB", real, synthetic, dataset.licence))
-    return "\n".join([terminal.table(rows, left=True), "", SYNTHETIC])
+        rows.append((name, f"{dataset.megabytes:,} MB", real, dataset.licence))
+    return terminal.table(rows, left=True)

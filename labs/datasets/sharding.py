@@ -74,7 +74,7 @@ def shard(positions: int | np.ndarray, batch_size: int, rank: int, size: int, ep
     Raises:
         LabError: There are no images.
     """
-    positions = np.arange(positions) if isinstance(positions, int) else positions
+    positions = np.arange(positions) if isinstance(positions, int | np.integer) else np.asarray(positions)
     if not len(positions):
         raise LabError("there are no training images to share; check the data folder and the splits")
     if shuffle:
@@ -104,7 +104,7 @@ def coverage(shards: Sequence[Shard], positions: int | np.ndarray) -> str:
     Raises:
         LabError: The shards do not fit together.
     """
-    positions = np.arange(positions) if isinstance(positions, int) else positions
+    positions = np.arange(positions) if isinstance(positions, int | np.integer) else np.asarray(positions)
     steps, epoch = shards[0].steps, shards[0].epoch
     if any((each.steps, each.epoch) != (steps, epoch) for each in shards):
         raise LabError(f"epoch {epoch + 1}: the workers take {[each.steps for each in shards]} steps; "

@@ -50,11 +50,8 @@ def split_images(images: Index, test_split: float, validation_split: float, seed
         seed: Another seed, another split.
 
     Raises:
-        LabError: A share is outside [0, 1), leaves a class without training images, or holds out no image at all.
+        LabError: A share leaves a class without training images, or holds out no image at all.
     """
-    if not (0 <= test_split < 1 and 0 <= validation_split < 1):
-        raise LabError(f"test_split {test_split} or validation_split {validation_split} is not a fraction; "
-                       "give at least 0 and less than 1")
     offset_of = functools.cache(functools.partial(_offset, seed))  # Numbered files of one group share theirs.
     points = np.fromiter((_point(name, images.class_names[label], offset_of)
                           for name, label in zip(images.paths, images.labels.tolist(), strict=True)),

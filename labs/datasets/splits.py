@@ -15,8 +15,7 @@ from labs.datasets.split import Split, split_images
 from labs.run.errors import LabError
 from labs.run.text import printable
 
-NOISE = 1024
-"""Largest number of different random images."""
+NOISE = 1024  # Largest number of different random images.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +57,6 @@ class Splits:
     validation: Subset
     test: Subset
     class_names: Sequence[str]
-    """Empty where labels are not classes but quantities."""
     description: str
     """What the data set holds and what was left out, for the user."""
 

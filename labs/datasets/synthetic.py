@@ -1,7 +1,4 @@
-"""Synthetic versions of the data sets: images generated from seeds, and real handwritten digits. They need no network.
-
-Each has the layout and the file formats of the real data set, so that a lab that runs on it also runs on the real one.
-"""
+"""Synthetic versions of the data sets, in the layout and the file formats of the real ones; they need no network."""
 
 from __future__ import annotations
 
@@ -67,10 +64,7 @@ def _object(rng: np.random.Generator, name: str, table: dict, size: tuple[int, i
 
 
 def cifar10(home: Path, train: int = 400, test: int = 500) -> None:
-    """Write synthetic objects of CIFAR-10's classes, in its binary format: `train` images in each of its five files.
-
-    The training images do not depend on `test`.
-    """
+    """Write synthetic objects of CIFAR-10's classes, in its binary format: `train` images in each of its five files."""
     (home / "batches.meta.txt").write_text("\n".join(CIFAR10) + "\n\n")
     for number, count in enumerate([train] * 5 + [test]):
         records = []
@@ -84,10 +78,7 @@ def cifar10(home: Path, train: int = 400, test: int = 500) -> None:
 
 
 def fruits360(home: Path, tests: int = 20) -> None:
-    """Write synthetic fruits as Training/CLASS and Test/CLASS: 60 training and `tests` test images of each variety.
-
-    The training images do not depend on `tests`.
-    """
+    """Write synthetic fruits as Training/CLASS and Test/CLASS: 60 training and `tests` test images of each variety."""
     for code, (variety, looks) in enumerate(FRUITS360.items()):
         for subset, first, last in (("Training", 0, 60), ("Test", 60, 60 + tests)):
             folder = home / subset / variety
@@ -172,9 +163,5 @@ VERSION = 1  # Increment when a file changes: that makes new folders.
 
 def make_synthetic(name: str) -> Path:
     """Return the folder of a synthetic data set; the first worker that needs it generates it, the others wait."""
-    return make_folder_once(synthetic_folder(name), f"generating the synthetic {name}", MAKERS[name])
-
-
-def synthetic_folder(name: str) -> Path:
-    """Return the folder of a synthetic data set, whether it has been generated or not."""
-    return paths.data_dir() / "embedded" / f"{name}-v{VERSION}"
+    folder = paths.data_dir() / "embedded" / f"{name}-v{VERSION}"
+    return make_folder_once(folder, f"generating the synthetic {name}", MAKERS[name])

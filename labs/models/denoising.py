@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 layers = tf.keras.layers
-PATTERNS = 64
-"""Number of different noise patterns."""
+PATTERNS = 64  # Of the noise.
 
 
 def denoiser(image_size: int, depth: int, width: int, recompute: bool = False) -> tf.keras.Model:

@@ -33,11 +33,7 @@ MULTIPLICATIONS = {"resnet50": 3.86e9, "inception_v3": 5.71e9, "vgg16": 15.35e9,
 
 
 def age_model(name: str, image_size: int) -> tf.keras.Model:
-    """Return a network by its name.
-
-    Args:
-        name: "small", "resnet50", "inception_v3", "vgg16" or "vgg16_dense".
-        image_size: Side of an image in pixels.
+    """Return a network by its name: "small", "resnet50", "inception_v3", "vgg16" or "vgg16_dense".
 
     Raises:
         LabError: The images are too small for the network.

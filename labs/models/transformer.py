@@ -33,9 +33,9 @@ def vit(image_size: int, classes: int, width: int, depth: int, heads: int, patch
     Args:
         image_size: Side of an image in pixels.
         classes: Number of classes.
-        width: Size of a token's vector.
+        width: Size of a token's vector; a multiple of the attention heads.
         depth: Number of blocks.
-        heads: Attention heads per block; the width must be a multiple.
+        heads: Attention heads per block.
         patch_size: Side of a patch in pixels; each patch is a token.
 
     Raises:

@@ -22,41 +22,27 @@ class Trap:
         return (open, (str(self.path), "w"))
 
 
-def write_mnist(path, **changes):
-    rng = np.random.default_rng(0)
-    columns = {
-        "x_train": rng.integers(0, 256, (20, 28, 28), np.uint8),
-        "y_train": np.arange(20, dtype=np.uint8) % 10,
-        "x_test": rng.integers(0, 256, (10, 28, 28), np.uint8),
-        "y_test": np.arange(10, dtype=np.uint8),
-    } | changes
-    np.savez(path, **{key: value for key, value in columns.items() if value is not None})
-    return columns
-
-
-def test_mnist_from_its_file_or_its_folder(tmp_path):
-    columns = write_mnist(tmp_path / "mnist.npz")
-    for path in (tmp_path, tmp_path / "mnist.npz"):
+def test_mnist_is_read_from_its_file_or_folder_and_refused_if_it_is_wrong(tmp_path):
+    file, rng = tmp_path / "mnist.npz", np.random.default_rng(0)
+    columns = {"x_train": rng.integers(0, 256, (20, 28, 28), np.uint8), "y_train": np.arange(20, dtype=np.uint8) % 10,
+               "x_test": rng.integers(0, 256, (10, 28, 28), np.uint8), "y_test": np.arange(10, dtype=np.uint8)}
+    np.savez(file, **columns)
+    for path in (tmp_path, file):
         read = arrays.read_mnist(path)
         assert read.test_labels.dtype == read.train_labels.dtype == np.int64
         np.testing.assert_array_equal(read.train_images, columns["x_train"][..., None])
         np.testing.assert_array_equal(read.test_images, columns["x_test"][..., None])
         np.testing.assert_array_equal(read.test_labels, columns["y_test"])
-
-
-def test_a_wrong_or_damaged_mnist_is_refused_and_a_pickle_in_it_is_not_opened(tmp_path):
-    file = tmp_path / "mnist.npz"
-    for changes, says in (({"y_test": None}, "y_test"), ({"x_train": np.zeros((19, 28, 28), np.uint8)}, "as many"),
+    for changes, says in (({"x_train": np.zeros((19, 28, 28), np.uint8)}, "as many"),
                           ({"y_train": np.full(20, 10, np.uint8)}, "from 0 to 9"),
                           ({"y_train": np.zeros(20)}, "whole number"),
                           ({"x_test": np.array([Trap(tmp_path / "sprung")], object)}, "allow_pickle")):
-        write_mnist(file, **changes)
+        np.savez(file, **columns | changes)
         with pytest.raises(LabError, match=rf"mnist\.npz.*{says}"):
             arrays.read_mnist(tmp_path)
-    for content in (b"", b"hello", file.read_bytes()[:-100]):
-        file.write_bytes(content)
-        with pytest.raises(LabError, match=r"mnist\.npz"):
-            arrays.read_mnist(tmp_path)
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(LabError, match=r"mnist\.npz"):
+        arrays.read_mnist(tmp_path)
     assert not (tmp_path / "sprung").exists()
 
 
@@ -66,7 +52,6 @@ def test_cifar10_records_become_images(tmp_path):
     (tmp_path / "data_batch_1.bin").write_bytes(b"".join(records[:3]))
     (tmp_path / "data_batch_2.bin").write_bytes(b"".join(records[3:5]))
     (tmp_path / "test_batch.bin").write_bytes(records[5])
-    assert arrays.read_cifar10(tmp_path).class_names == tuple("0123456789")
     (tmp_path / "batches.meta.txt").write_text("\n".join("abcdefghij") + "\n\n")
     read = arrays.read_cifar10(tmp_path)
     assert read.train_images.shape == (5, 32, 32, 3)
@@ -80,23 +65,17 @@ def test_cifar10_records_become_images(tmp_path):
             arrays.read_cifar10(tmp_path)
 
 
-def write_wiki(path, **changes):
+def test_the_age_is_that_of_the_middle_of_the_year_and_a_damaged_table_is_refused(tmp_path):
     # Born on 1 July 1980, on 30 June 1980 and on 1 January 1970, whose number in Matlab is 719529.
     columns = {"dob": [723363, 723362, 719529], "photo_taken": [2000, 2000, 2000], "face_score": [2.0, 2.0, 2.0],
-               "second_face_score": [np.nan] * 3, "full_path": ["00/a.jpg", "01/b.jpg", "02/c.jpg"]} | changes
-    struct = {name: np.array([column], object if name == "full_path" else float) for name, column in columns.items()}
-    savemat(path / "wiki.mat", {"wiki": struct})
-
-
-def test_the_age_is_that_of_the_middle_of_the_year_and_a_damaged_table_is_refused(tmp_path):
-    write_wiki(tmp_path)
-    paths, ages, _ = arrays.read_wiki(tmp_path)
-    assert (paths, ages.tolist()) == (["00/a.jpg", "01/b.jpg", "02/c.jpg"], [19, 20, 30])
-    write_wiki(tmp_path, face_score=[-np.inf] * 3)
-    with pytest.raises(LabError, match=r"none of the 3 faces of .* can be used; fetch or copy"):
-        splits.from_faces(tmp_path, 16, 0.2, 0.2, seed=1)
-    write_wiki(tmp_path, face_score=[1.0] * 2)
-    for content in (b"", (tmp_path / "wiki.mat").read_bytes()[:-200], b"hello"):
+               "second_face_score": [np.nan] * 3, "full_path": ["00/a.jpg", "01/b.jpg", "02/c.jpg"]}
+    for scores, outcome in (([2.0] * 3, [19, 20, 30]), ([2.0, -np.inf, 2.0], [19, 30]), ([1.0] * 2, None)):
+        struct = {name: np.array([column], object if name == "full_path" else float)
+                  for name, column in (columns | {"face_score": scores}).items()}
+        savemat(tmp_path / "wiki.mat", {"wiki": struct})
+        if outcome:
+            assert arrays.read_wiki(tmp_path)[1].tolist() == outcome
+    for content in ((tmp_path / "wiki.mat").read_bytes()[:-200], b"hello"):
         with pytest.raises(LabError, match=r"wiki\.mat is not IMDB-WIKI's wiki\.mat"):
             arrays.read_wiki(tmp_path)
         (tmp_path / "wiki.mat").write_bytes(content)
@@ -115,10 +94,8 @@ def test_a_face_keeps_its_age_and_what_cannot_be_used_is_counted(tmp_path, monke
 
 
 def test_random_images_are_data_without_input_cost():
-    noise = splits.from_noise(3000, 16, seed=1)
-    assert (len(noise.train), len(noise.validation), len(noise.test)) == (3000, 0, 0)
-    assert noise.train.images[noise.train.positions].shape == (3000, 16, 16, 3)
-    assert noise.train.labels.dtype == np.float32
-    assert arrays.align(noise.train.images) is noise.train.images, "TensorFlow reads it in place"
-    shards = [shard(noise.train.positions, 32, rank, 2, 0, 1) for rank in range(2)]
-    assert coverage(shards, noise.train.positions).startswith("epoch 1: 3000 of 3000 training images used once")
+    train = splits.from_noise(3000, 16, seed=1).train
+    assert train.images[train.positions].shape == (3000, 16, 16, 3)
+    assert arrays.align(train.images) is train.images, "TensorFlow reads it in place"
+    shards = [shard(train.positions, 32, rank, 2, 0, 1) for rank in range(2)]
+    assert coverage(shards, train.positions).startswith("epoch 1: 3000 of 3000 training images used once")

@@ -119,7 +119,7 @@ def test_a_lab_trains_on_a_folder(name, make, tmp_path):
 
 @pytest.mark.parametrize(("name", "make", "cause"), [
     ("lab09_fruits", None, "there is no such folder; use embedded, real or a folder"),
-    ("lab09_fruits", archive, "is a file; unpack it if it is an archive, and name the folder"),
+    ("lab09_fruits", archive, "there is no such folder; use embedded, real or a folder, and unpack an archive"),
     ("lab10_caltech", one_level_too_high, "inner/set?"),
     ("lab10_caltech", train_and_validation, "mine/train?"),
     ("lab09_fruits", no_images, "cannot be decoded"),
