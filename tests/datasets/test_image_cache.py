@@ -68,11 +68,11 @@ def test_a_full_disk_is_named_and_leaves_nothing(index):
 
 
 def test_caches_that_nobody_uses_are_deleted(index):
-    old, _ = ImageCache(index, 8), ImageCache(index, 12)
-    first, second = sorted(paths.own_temporary_dir().glob("*/"), key=lambda path: path.stat().st_mtime_ns)
-    os.utime(first, (1e9, 1e9))
+    old = ImageCache(index, 8)
+    (folder,) = paths.own_temporary_dir().glob("*/")
+    os.utime(folder, (1e9, 1e9))
     ImageCache(index, 6)
-    assert (first.exists(), second.exists()) == (False, True)
+    assert not folder.exists()
     assert np.array_equal(old[ALL], decode_all(index, 8)), "a process that has it open keeps it"
 
 
@@ -89,14 +89,14 @@ image_cache.ImageCache(index_folder(sys.argv[1]), 64)
 def test_a_killed_worker_leaves_nothing_wrong(index):
     worker = subprocess.Popen([sys.executable, "-c", READ_ALL, index.root, tempfile.gettempdir()],
                               cwd=paths.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert worker.stdout.readline() == b"decoding\n"
+    assert b"decoding" in worker.stdout.readline()
     worker.send_signal(signal.SIGKILL)
     worker.communicate()
     assert np.array_equal(ImageCache(index, 64)[ALL], decode_all(index))
     assert not list(paths.own_temporary_dir().glob(".*.part")), "what the killed one left is removed"
 
 
-def test_bad_images_are_left_out_and_named(index):
+def test_bad_images_are_left_out_and_named(index, tree):
     write_bad_images(index.root / "b")
     with pytest.raises(LabError, match=r"5 of 45 images in .* cannot be decoded, such as b/bomb"):
         ImageCache(index_folder(index.root), 16)
@@ -104,6 +104,10 @@ def test_bad_images_are_left_out_and_named(index):
     read = splits.from_folder(index.root, 16, 0, 0, seed=1)
     assert "cannot be decoded: 4 (b/bomb.png, b/cut.jpg, b/deep.png, ...)" in read.description
     assert len(read.train) == 40
+    for path in tree({"a": 20, "b": 1}, root=index.root / "more").glob("b/*"):
+        path.write_text("no image")
+    with pytest.raises(LabError, match="no image of class b can be decoded"):
+        ImageCache(index_folder(index.root / "more"), 8)
 
 
 def test_swapped_folders_of_equal_sizes_and_times_are_read_again(tmp_path):
@@ -118,10 +122,3 @@ def test_swapped_folders_of_equal_sizes_and_times_are_read_again(tmp_path):
     after = ImageCache(index, 16)
     assert after.digest != before.digest
     assert np.array_equal(after[np.arange(2)], before[np.arange(2)][::-1])
-
-
-def test_a_folder_that_others_may_have_made_is_not_used(index):
-    """In /tmp anyone may take the folder's name; the files in it could be read, or replaced."""
-    paths.own_temporary_dir().chmod(0o777)
-    with pytest.raises(PermissionError, match="must be a folder that this user owns and no other can access"):
-        ImageCache(index, 64)
