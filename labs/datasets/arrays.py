@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import zipfile
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,15 +32,6 @@ class Arrays:
         object.__setattr__(self, "digest", self.digest or digest_of(*arrays, self.class_names))
 
 
-@dataclasses.dataclass(frozen=True)
-class Faces:
-    """The usable rows of IMDB-WIKI: paths below its folder, ages in years int64 [n]."""
-
-    paths: list[str]
-    ages: np.ndarray
-    left_out: dict[str, int]  # Number of rows by reason; a row with two faults counts under the first.
-
-
 def digest_of(*values: Any) -> str:
     """Return a checksum of arrays, whatever their memory layout, and of other values by their `repr`."""
     digest = hashlib.blake2b(digest_size=8)
@@ -50,14 +40,9 @@ def digest_of(*values: Any) -> str:
     return digest.hexdigest()
 
 
-def is_aligned(array: np.ndarray) -> bool:
-    """Return whether TensorFlow can read an array without copying it."""
-    return array.ctypes.data % ALIGNMENT == 0 and array.flags.c_contiguous and array.flags.writeable
-
-
 def align(array: np.ndarray) -> np.ndarray:
     """Return the array, or an aligned copy if TensorFlow could not read it without copying."""
-    if is_aligned(array):
+    if array.ctypes.data % ALIGNMENT == 0 and array.flags.c_contiguous and array.flags.writeable:
         return array
     memory = np.empty(array.nbytes + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
@@ -67,10 +52,7 @@ def align(array: np.ndarray) -> np.ndarray:
 
 
 def read_mnist(path: str | Path) -> Arrays:
-    """Read mnist.npz.
-
-    Args:
-        path: The file or its folder.
+    """Read mnist.npz, given by its path or its folder.
 
     Raises:
         LabError: The file has another format. Pickled objects in it are never loaded.
@@ -79,7 +61,7 @@ def read_mnist(path: str | Path) -> Arrays:
     try:
         with np.load(path, allow_pickle=False) as file:
             columns = [file[key] for key in ("x_train", "y_train", "x_test", "y_test")]
-    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile) as error:
+    except Exception as error:  # numpy raises many kinds of exceptions for a damaged file.
         raise LabError(f"{path} is not a valid mnist.npz ({error}); fetch it again or use --data embedded") from error
     for images, labels in (columns[:2], columns[2:]):
         if images.dtype != np.uint8 or images.shape != (*labels.shape[:1], 28, 28) or not len(images):
@@ -94,9 +76,6 @@ def read_mnist(path: str | Path) -> Arrays:
 def read_cifar10(path: str | Path) -> Arrays:
     """Read the folder of CIFAR-10's binary version; its files may hold fewer than 10,000 records.
 
-    Args:
-        path: The folder.
-
     Raises:
         LabError: A file does not consist of complete records.
     """
@@ -105,8 +84,7 @@ def read_cifar10(path: str | Path) -> Arrays:
     images, labels = (np.concatenate(arrays) for arrays in zip(*train, strict=True))
     test_images, test_labels = _read_records(path / "test_batch.bin")
     meta = path / "batches.meta.txt"
-    names = tuple(meta.read_text().split()) if meta.exists() else ()
-    names = names if len(names) == 10 else tuple("0123456789")
+    names = tuple(meta.read_text().split()) if meta.exists() else tuple("0123456789")
     return Arrays(align(images), labels, align(test_images), test_labels, names)
 
 
@@ -122,40 +100,39 @@ def _read_records(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _check_labels(path: Path, labels: np.ndarray) -> None:
-    if labels.ndim != 1 or labels.dtype.kind not in "iu":
-        raise LabError(f"{path} should hold one whole number per image as its label, not {labels.dtype}")
-    if labels.min() < 0 or labels.max() > 9:
-        raise LabError(f"{path} holds the label {labels.max()}; there are 10 classes, from 0")
+    if labels.dtype.kind not in "iu" or labels.ndim != 1 or labels.min() < 0 or labels.max() > 9:
+        raise LabError(f"{path}: each image should have a whole number from 0 to 9 as its label")
 
 
-def read_wiki(path: str | Path) -> Faces:
-    """Read wiki.mat and return each person's age in the middle of the photograph's year.
+def read_wiki(path: Path) -> tuple[list[str], np.ndarray, dict[str, int]]:
+    """Read wiki.mat: the usable images, each person's age in the middle of the photograph's year, what is left out.
 
-    Rows without a face, with a second face or with an age outside 0 to 100 are left out and counted.
+    Rows without a face, with a second face or with an age outside 0 to 100 are left out.
 
-    Args:
-        path: The folder that holds wiki.mat.
+    Returns:
+        Paths below the folder; ages in years, float32 [n]; the number of rows left out by reason, where a row with two
+        faults counts under the first.
 
     Raises:
-        LabError: The table cannot be read, or a path in it leaves the folder.
+        LabError: The table cannot be read.
     """
-    path = Path(path)
-    wiki = _read_struct(path / "wiki.mat")
-    for name in wiki["full_path"]:
-        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
-            raise LabError(f"{path / 'wiki.mat'} names {name!r}, outside its folder: refused")
-    ages = _compute_ages(wiki["dob"], wiki["photo_taken"])
-    faults = {
-        "no face": ~np.isfinite(wiki["face_score"]),
-        "two faces": np.isfinite(wiki["second_face_score"]),
-        "absurd age": (ages < 0) | (ages > 100),
-    }
-    usable, left_out = np.ones(len(ages), bool), {}
-    for fault, rows in faults.items():
-        left_out[fault] = int((usable & rows).sum())
-        usable &= ~rows
-    rows = np.flatnonzero(usable)
-    return Faces([wiki["full_path"][row] for row in rows], ages[rows], left_out)
+    from scipy.io import loadmat
+
+    try:
+        wiki = loadmat(path / "wiki.mat")["wiki"][0, 0]
+        fields = ("dob", "photo_taken", "face_score", "second_face_score")
+        born, taken, score, second_score = (wiki[field].ravel().astype(float) for field in fields)
+        ages = _compute_ages(born, taken)
+        faults = {"no face": ~np.isfinite(score), "two faces": np.isfinite(second_score),
+                  "absurd age": (ages < 0) | (ages > 100)}
+        usable, left_out = np.ones(len(ages), bool), {}
+        for fault, rows in faults.items():
+            left_out[fault] = int((usable & rows).sum())
+            usable &= ~rows
+        paths = [str(cell.item()) for cell in wiki["full_path"].ravel()[usable]]
+    except Exception as error:  # scipy's reader raises many kinds of exceptions for a damaged file.
+        raise LabError(f"{path / 'wiki.mat'} is not IMDB-WIKI's wiki.mat ({error}); fetch it again") from error
+    return paths, ages[usable].astype(np.float32), left_out
 
 
 def _compute_ages(dob: np.ndarray, photo_taken: np.ndarray) -> np.ndarray:
@@ -164,19 +141,3 @@ def _compute_ages(dob: np.ndarray, photo_taken: np.ndarray) -> np.ndarray:
     days = dob.astype(np.int64) - 719_529  # Matlab's number of 1 January 1970.
     months = days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)  # Since January 1970.
     return photo_taken.astype(np.int64) - 1970 - months // 12 - (months % 12 >= 6)
-
-
-def _read_struct(path: Path) -> dict:
-    """Return the columns that are needed of the table in a Matlab file."""
-    from scipy.io import loadmat
-
-    try:
-        wiki = loadmat(path)["wiki"][0, 0]
-        numbers = ("dob", "photo_taken", "face_score", "second_face_score")
-        table = {field: wiki[field].ravel().astype(float) for field in numbers}
-        table["full_path"] = [str(cell.item()) for cell in wiki["full_path"].ravel()]
-        if len({len(column) for column in table.values()}) > 1:
-            raise ValueError("its columns have different lengths")
-    except Exception as error:  # scipy's reader raises many kinds of exceptions for a damaged file.
-        raise LabError(f"{path} is not IMDB-WIKI's wiki.mat ({error}); fetch it again") from error
-    return table

@@ -6,6 +6,7 @@ import io
 import os
 import struct
 import warnings
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -17,18 +18,16 @@ from labs.run.text import printable
 
 # Recognized by content, not by name. Pillow knows others, but some of those start other programs (EPS).
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
-# Increment the number when the pixels or the file layout of `image_cache` change: caches and remembered checks of
-# another version are not used.
-VERSION = f"9, Pillow {PIL.__version__}, OpenCV {cv2.__version__}"
+# Increment the number when the pixels or the files of `image_cache` change: those of another version are not used.
+VERSION = f"10, Pillow {PIL.__version__}, OpenCV {cv2.__version__}"
 MAX_PIXELS = Image.MAX_IMAGE_PIXELS or 0  # Pillow refuses larger images: they may be decompression bombs.
 HEADER = 1 << 17  # Bytes of a JPEG that may hold its Exif block.
+# OpenCV's flags: a JPEG can be decoded at a half, a quarter or an eighth of its size at a fraction of the cost. The
+# flag for RGB is added to them: one for BGR would be in those called COLOR.
 REDUCED = {8: cv2.IMREAD_REDUCED_GRAYSCALE_8, 4: cv2.IMREAD_REDUCED_GRAYSCALE_4, 2: cv2.IMREAD_REDUCED_GRAYSCALE_2,
            1: 0}
-"""OpenCV's flags: a JPEG can be decoded at a half, a quarter or an eighth of its size at a fraction of the cost. The
-flag for RGB is added to them: one for BGR would be in those called COLOR."""
+# The reduced sides may be as short as this share of the wanted size: with 1, photos of 300 x 200 would just miss 128.
 MIN_SCALE = 0.75
-"""The reduced sides may be as short as this share of the wanted size: with 1, photos of 300 x 200 would just miss 128.
-The effect on the pixels is bounded by tests/datasets/test_decode.py."""
 warnings.filterwarnings("ignore", module=r"PIL\.")  # Its remarks on odd files would fill the screen.
 cv2.setNumThreads(1)  # The callers run one thread per core already.
 
@@ -36,26 +35,18 @@ cv2.setNumThreads(1)  # The callers run one thread per core already.
 def read_image(path: str | os.PathLike, size: int) -> np.ndarray:
     """Return an image of any format as uint8 [size, size, 3], without keeping its aspect ratio.
 
-    Transparent pixels become white.
-
-    Args:
-        path: The file.
-        size: Width and height of the result in pixels.
-
     Raises:
         LabError: The image cannot be decoded.
     """
     try:
-        return decode_file(path, size)
+        return decode_bytes(Path(path).read_bytes(), size)
     except Exception as error:
         raise LabError(f"cannot decode {printable(path)} ({explain(error)}); "
                        "repair or remove the file, then start again") from error
 
 
-def decode_file(path: str | os.PathLike, size: int) -> np.ndarray:
-    """Do what `read_image` does, but let the decoder's own exceptions through."""
-    with open(path, "rb") as file:
-        content = file.read()
+def decode_bytes(content: bytes, size: int) -> np.ndarray:
+    """Do what `read_image` does with a file's content, but let the decoder's own exceptions through."""
     pixels = _decode_jpeg(content, size)
     return _decode_any(content, size) if pixels is None else pixels
 
@@ -64,8 +55,7 @@ def explain(error: Exception) -> str:
     """Return in a few words why an image could not be decoded."""
     if isinstance(error, UnidentifiedImageError):
         return "not an image"
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return printable(text or type(error).__name__)
+    return printable(getattr(error, "strerror", None) or str(error) or type(error).__name__)
 
 
 def _decode_jpeg(content: bytes, size: int) -> np.ndarray | None:
@@ -75,7 +65,7 @@ def _decode_jpeg(content: bytes, size: int) -> np.ndarray | None:
         return None
     try:
         height, width, colours = _read_header(content)
-    except (IndexError, struct.error):
+    except (IndexError, struct.error):  # A rare kind of JPEG.
         return None
     if colours not in (1, 3) or min(height, width) < 2 or height * width > MAX_PIXELS:
         return None
@@ -101,7 +91,7 @@ def _resize(pixels: np.ndarray, size: int) -> np.ndarray:
 
 
 def _decode_any(content: bytes, size: int) -> np.ndarray:
-    """Decode an image of any format with Pillow."""
+    """Decode an image of any format with Pillow, over a white background."""
     with Image.open(io.BytesIO(content), formats=FORMATS) as image:
         if min(image.size) < 2:  # Data sets have such files where a crop came out empty.
             raise ValueError(f"{image.width} x {image.height} pixels")
@@ -109,12 +99,7 @@ def _decode_any(content: bytes, size: int) -> np.ndarray:
             raise ValueError("more than 8 bits per value; convert it to 8")
         image.draft(None, (max(1, int(MIN_SCALE * size)),) * 2)
         upright = ImageOps.exif_transpose(image)
-        return np.asarray(_convert_to_rgb(upright).resize((size, size), Image.Resampling.BILINEAR))
-
-
-def _convert_to_rgb(image: Image.Image) -> Image.Image:
-    """Convert to RGB, over a white background: a black drawing on a transparent one would become a black square."""
-    if image.has_transparency_data:
-        image = image.convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    return image.convert("RGB")
+        if upright.has_transparency_data:  # A black drawing on nothing would become a black square.
+            upright = upright.convert("RGBA")
+            upright = Image.alpha_composite(Image.new("RGBA", upright.size, "white"), upright)
+        return np.asarray(upright.convert("RGB").resize((size, size), Image.Resampling.BILINEAR))

@@ -27,12 +27,10 @@ def turn(degrees: float) -> tuple[float, float]:
 
 
 def poly(tone: int, *xy: float) -> Polygon:
-    """Return the polygon with these points: x, y, x, y, ..."""
     return list(zip(xy[::2], xy[1::2], strict=True)), tone
 
 
 def box(tone: int, x0: float, y0: float, x1: float, y1: float) -> Polygon:
-    """Return a rectangle with horizontal and vertical sides."""
     return poly(tone, x0, y0, x1, y0, x1, y1, x0, y1)
 
 
@@ -42,7 +40,6 @@ def oval(tone: int, x: float, y: float, rx: float, ry: float, start: int = 0, st
 
 
 def bar(tone: int, x0: float, y0: float, x1: float, y1: float, width: float) -> Polygon:
-    """Return a thick line."""
     long = abs(x1 - x0) + abs(y1 - y0)
     dx, dy = (y1 - y0) / long * width / 2, (x0 - x1) / long * width / 2
     return poly(tone, x0 + dx, y0 + dy, x1 + dx, y1 + dy, x1 - dx, y1 - dy, x0 - dx, y0 - dy)
@@ -55,16 +52,14 @@ def star(tone: int, points: int, inner: float) -> Polygon:
 
 
 def legs(tone: int, *xs: float) -> list[Polygon]:
-    """Return a leg at each x."""
     return [bar(tone, x, 0.2, x * 1.1, 0.9, 0.14) for x in xs]
 
 
 def wheels(radius: float, *xs: float) -> list[Polygon]:
-    """Return a wheel at each x."""
-    rims = [(DARK, radius), (LIGHT, radius / 2)]
-    return [oval(tone, x, 0.4, r, r) for x in xs for tone, r in rims]
+    return [oval(tone, x, 0.4, r, r) for x in xs for tone, r in ((DARK, radius), (LIGHT, radius / 2))]
 
 
+# The objects of the synthetic CIFAR-10 and Caltech256.
 OBJECTS: dict[str, list[Polygon]] = {
     "airplane": [poly(SECOND, -0.05, 0, 0.2, 0, -0.2, -0.5, -0.35, -0.5), oval(MAIN, 0, 0, 0.95, 0.15),
         poly(SECOND, -0.1, 0.02, 0.25, 0.02, -0.15, 0.7, -0.4, 0.7),
@@ -117,7 +112,6 @@ OBJECTS: dict[str, list[Polygon]] = {
         oval(MAIN, -0.35, -0.2, 0.2, 0.2), oval(MAIN, 0.35, -0.2, 0.2, 0.2), oval(LIGHT, -0.35, -0.22, 0.12, 0.12),
         oval(LIGHT, 0.35, -0.22, 0.12, 0.12), bar(DARK, -0.4, 0.25, 0.4, 0.25, 0.05)],
 }
-"""The objects of the synthetic CIFAR-10 and Caltech256."""
 
 
 def generator(*key: int) -> np.random.Generator:
@@ -177,14 +171,9 @@ def light(rng: np.random.Generator, image: Image.Image, noise: int) -> Image.Ima
 
 def scene(rng: np.random.Generator, name: str | None, size: tuple[int, int], colours: Sequence[Colour], spread: float,
           tilt: int) -> Image.Image:
-    """Return an image of an object on a background.
+    """Return an image of an object of OBJECTS (None: only clutter) on a background.
 
-    Args:
-        rng: Source of all randomness.
-        name: A name in OBJECTS, or None for clutter only.
-        size: Width and height in pixels.
-        colours: Typical colours of the background, of the object and of its second tone; see `near` for `spread`.
-        tilt: Largest tilt in degrees.
+    The colours are typical ones of the background, of the object and of its second tone; `near` explains `spread`.
     """
     (width, height), side = size, min(size)  # Painted at twice the size, for smooth edges.
     canvas = blotches(rng, width, height, near(rng, colours[0], spread), uniform(rng, 0.1, 0.6))
@@ -201,14 +190,9 @@ def scene(rng: np.random.Generator, name: str | None, size: tuple[int, int], col
 
 def fruit(rng: np.random.Generator, skin: Colour, blush: Colour, share: float, freckles: float,
           shape: tuple[float, float]) -> Image.Image:
-    """Return a fruit on white, 100 x 100 pixels, lit from one side.
+    """Return a fruit on white, 100 x 100 pixels, lit from one side; `blush` covers about `share` of its skin.
 
-    Args:
-        rng: Source of all randomness.
-        skin: Its main colour.
-        blush: Its second colour, which covers about `share` of the surface.
-        freckles: Share of the pixels that are freckles.
-        shape: Half its width and half its height, in units of half the image.
+    `freckles` is the share of pixels that are freckles, `shape` half its width and height in units of half the image.
     """
     y, x = np.mgrid[-1:1:100j, -1:1:100j]
     cosine, sine = turn(int(rng.integers(0, 360)))
@@ -250,10 +234,7 @@ def features(age: float, female: bool) -> list[Polygon]:
 
 
 def face(rng: np.random.Generator, age: float, female: bool, side: int) -> Image.Image:
-    """Return a face on a soft background, `side` pixels wide and high.
-
-    It looks up to six years younger or older than its age, and turns grey early or late.
-    """
+    """Return a face that looks up to six years younger or older than its age, `side` pixels wide and high."""
     looks = age + uniform(rng, -6, 6)
     grey = min(max((looks - 30) / 40 + uniform(rng, -0.15, 0.15), 0), 1)
     brightness = uniform(rng, 0.45, 1.05)

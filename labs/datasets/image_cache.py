@@ -1,155 +1,143 @@
-"""A cache of decoded images that the workers of a machine share: each file is decoded once."""
+"""The images of a tree, checked and decoded once for all workers of a machine."""
 
 from __future__ import annotations
 
-import contextlib
-import mmap
+import dataclasses
+import hashlib
+import json
 import os
 import shutil
-import tempfile
-from collections.abc import Sequence
+import time
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
-import psutil
+from tqdm import tqdm
 
 from labs.datasets import decode
 from labs.datasets.arrays import digest_of
+from labs.datasets.index import Index
+from labs.datasets.locks import make_folder_once
 from labs.run import resources
 from labs.run.errors import LabError
 from labs.run.paths import own_temporary_dir
+from labs.run.text import printable
 
+# Identifies the current boot of the machine: after a crash, a file may be on the disk without its pixels.
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-"""Identifies the current boot of the machine: after a crash, flags may be on the disk without their pixels."""
+UNUSED = 24 * 3600  # Seconds without use after which a cache is deleted when another one is made.
+THRESHOLD = 0.1  # Share of undecodable images above which something is wrong with the whole data set.
 
 
 class ImageCache:
     """The images of a tree as uint8 [n, size, size, 3], indexed by arrays of positions, as numpy arrays are.
 
-    Decoded images lie in a file under TMPDIR that is shared by the workers of a machine and by later runs. The kernel
-    keeps it in memory while there is space, and it can be rebuilt at any time. The file's name is a hash of every path,
-    size, time and inode and of this boot of the machine, so a stale file is never read. Images beyond half of the free
-    memory or disk are decoded each time.
+    The first process decodes every image, because a truncated file has an intact header, into a folder under TMPDIR.
+    The other workers of the machine and later runs map its file, which the kernel keeps in memory while there is space.
+    The folder's name is a hash of every path, size, time and inode and of this boot of the machine, so a stale one is
+    never read, and it can be deleted at any time.
 
     Args:
-        root: Folder of the tree.
-        paths: Paths of the images, relative to `root`.
+        index: The images.
         size: Width and height of the decoded images in pixels.
-        cached: If False, no cache is read and nothing is kept: every image is decoded each time.
+        cached: If False, every image is decoded each time.
+
+    Attributes:
+        memory: All images, if they are cached.
+        bad: The paths of the images that cannot be decoded, each with the reason.
+        digest: Of the names and contents of all files: the same on all machines.
+        rows, sound: The decodable images: their positions, int64, and their index.
 
     Raises:
-        LabError: The file cannot be created.
+        LabError: More than a tenth of the images or all of a class cannot be decoded, or the folder cannot be made.
     """
 
     dtype = np.dtype(np.uint8)
 
-    def __init__(self, root: Path, paths: Sequence[str], size: int, cached: bool = True):
-        self.root, self.paths, self.shape = root, paths, (len(paths), size, size, 3)
-        self._pool = ThreadPoolExecutor(resources.cores(), "decode")
-        self._bytes = size * size * 3
-        self._start = -(-len(paths) // mmap.PAGESIZE) * mmap.PAGESIZE  # A flag per image; pixels begin at a page.
-        stamps = [read_stamp(f"{root}/{path}") for path in paths]
-        name = digest_of(decode.VERSION, size, str(root), list(paths), stamps, BOOT_ID.read_text())
-        self._file, content = _open(name, self._start + len(paths) * self._bytes)
-        self._present, self._pixels = content[: len(paths)], content[self._start :].reshape(self.shape)
-        self._capacity = _available_bytes(self._file.fileno()) // self._bytes
-        if not cached:
-            self._present, self._capacity = np.zeros(len(paths), np.uint8), 0
+    def __init__(self, index: Index, size: int, cached: bool = True):
+        self.root, self.paths, self.labels = index.root, index.paths, index.labels
+        self.shape = (len(index), size, size, 3)
+        self._cores = resources.cores()
+        self._pool = ThreadPoolExecutor(self._cores, "decode")
+        folder = self._open_folder()
+        # It is never written to, but numpy exports memory to TensorFlow only if it is writable.
+        self.memory = np.asarray(np.load(folder / "pixels.npy", mmap_mode="r+")) if cached else None
+        checked = json.loads((folder / "checked.json").read_text())
+        self.bad: dict[str, str] = checked["bad"]
+        self.digest: str = checked["digest"]
+        self.rows = np.flatnonzero([path not in self.bad for path in self.paths])
+        self.sound = dataclasses.replace(index, paths=[self.paths[row] for row in self.rows],
+                                         labels=index.labels[self.rows])
+        self._refuse_bad(index)
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __getitem__(self, rows: np.ndarray) -> np.ndarray:
         """Return the images at these positions [k], uint8 [k, size, size, 3]."""
-        rows = np.asarray(rows, np.int64)
-        cached = self._present[rows] != 0
-        if cached.all():
-            return self._pixels[rows]
-        batch = np.empty((len(rows), *self.shape[1:]), np.uint8)
-        batch[cached] = self._pixels[rows[cached]]
-        missing = np.flatnonzero(~cached)
-        chunks = np.array_split(missing, min(len(missing), 2 * resources.cores()))
-        list(self._pool.map(lambda chunk: self._decode(rows, chunk, batch), chunks))
-        return batch
+        if self.memory is not None:
+            return self.memory[rows]
+        blocks = np.array_split(rows, min(len(rows), 2 * self._cores))
+        return np.concatenate(list(self._pool.map(self._decode, blocks)))
 
-    def memory_of(self, rows: np.ndarray) -> np.ndarray | None:
-        """Return the memory of all images, uint8 [n, size, size, 3], if the images at these positions are cached.
+    def _decode(self, rows: np.ndarray) -> np.ndarray:
+        return np.stack([decode.read_image(f"{self.root}/{self.paths[row]}", self.shape[1]) for row in rows])
 
-        It is read-only by convention: other processes read it, too.
-        """
-        return self._pixels if self._present[rows].all() else None
+    def _refuse_bad(self, index: Index) -> None:
+        if len(self.bad) > THRESHOLD * len(self):
+            path, fault = next(iter(self.bad.items()))
+            raise LabError(f"{len(self.bad)} of {len(self)} images in {self.root} cannot be decoded, such as "
+                           f"{printable(path)} ({fault}); fetch or copy the data set again")
+        if len(emptied := np.setdiff1d(index.labels, self.sound.labels)):
+            name = printable(index.class_names[emptied[0]])
+            raise LabError(f"no image of class {name} can be decoded; repair its files or remove its folder")
 
-    def add(self, row: int) -> None:
-        """Decode an image into the cache, if it fits; raises whatever the decoder raises."""
-        self._store(row, decode.decode_file(f"{self.root}/{self.paths[row]}", self.shape[1]))
+    def _open_folder(self) -> Path:
+        """Return the folder of the decoded images, which the first process makes."""
+        stamps = [_read_stamp(f"{self.root}/{path}") for path in self.paths]
+        name = digest_of(decode.VERSION, self.shape, str(self.root), self.paths, stamps, BOOT_ID.read_text())
+        action = f"checking the images of {self.root}"
+        folder = make_folder_once(own_temporary_dir() / name, action, self._fill, "TMPDIR")
+        os.utime(folder)  # Last used now.
+        return folder
 
-    def is_missing(self, row: int) -> bool:
-        """Return whether an image is not in the cache but `add` would keep it."""
-        return row < self._capacity and not self._present[row]
+    def _fill(self, folder: Path) -> None:
+        """Decode all images into an empty folder, and write down which cannot be decoded."""
+        for other in folder.parent.iterdir():
+            if other.is_dir() and other.stat().st_mtime < time.time() - UNUSED:
+                shutil.rmtree(other, ignore_errors=True)  # A process that has mapped its file keeps it.
+        bad, digests = {}, []
+        with open(folder / "pixels.npy", "wb") as file, ThreadPool(self._cores) as pool:
+            header = {"descr": "|u1", "fortran_order": False, "shape": self.shape}
+            np.lib.format.write_array_header_1_0(file, header)
+            # `disable=None`: no progress bar unless stderr is a terminal. `delay`: nor for less than a second of work.
+            checked = tqdm(pool.imap(self._check, self.paths, 16), "checking images", len(self), disable=None, delay=1,
+                           unit=" images")
+            for path, (pixels, fault, digest) in zip(self.paths, checked, strict=True):
+                file.write(pixels)
+                if fault:
+                    bad[path] = fault
+                digests.append((path, digest))
+        (folder / "checked.json").write_text(json.dumps({"bad": bad, "digest": digest_of(*digests)}))
 
-    def _decode(self, rows: np.ndarray, indices: np.ndarray, batch: np.ndarray) -> None:
-        for i in indices:
-            batch[i] = decode.read_image(f"{self.root}/{self.paths[rows[i]]}", self.shape[1])
-            self._store(int(rows[i]), batch[i])
-
-    def _store(self, row: int, pixels: np.ndarray) -> None:
-        """Write the pixels, then the flag that they are present: a reader that sees the flag sees the pixels."""
-        if row >= self._capacity:
-            return
+    def _check(self, path: str) -> tuple[np.ndarray, str, str]:
+        """Return an image, why it cannot be decoded ("" if it can), and a digest of its file."""
+        pixels, fault, digest = np.zeros(self.shape[1:], np.uint8), "", ""
         try:
-            # Not through the memory map: on a full disk that would kill the process; this call only fails.
-            written = os.pwrite(self._file.fileno(), pixels.data, self._start + row * self._bytes)
-            if written == self._bytes:
-                os.pwrite(self._file.fileno(), b"\1", row)
-        except OSError:  # The disk is full: images that do not fit are decoded each time.
-            self._capacity = 0
+            content = Path(f"{self.root}/{path}").read_bytes()
+            digest = hashlib.blake2b(content, digest_size=8).hexdigest()
+            pixels = decode.decode_bytes(content, self.shape[1])
+        except Exception as error:  # Pillow raises a dozen kinds on broken files; they all mean the same here.
+            fault = decode.explain(error)
+        return pixels, fault, digest
 
 
-def read_stamp(file: str) -> tuple[int, str]:
-    """Return a file's size in bytes, and its times and inode; (-1, "") if it is missing."""
+def _read_stamp(file: str) -> tuple[int, ...]:
+    """Return a file's size, times and inode; nothing if it is missing."""
     try:
         status = os.stat(file)
     except OSError:
-        return -1, ""
+        return ()
     # tar and `cp -p` keep modification times: two swapped folders may have the same ones, and the same sizes.
-    return status.st_size, f"{status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
-
-
-def _open(name: str, length: int) -> tuple[BinaryIO, np.ndarray]:
-    """Open and map the cache file at its full length; it is sparse, so unwritten images occupy no disk."""
-    try:
-        folder = own_temporary_dir()
-        _evict(folder, name)
-        file = os.fdopen(os.open(folder / name, os.O_RDWR | os.O_CREAT, 0o600), "r+b", buffering=0)
-        os.ftruncate(file.fileno(), length)
-        os.utime(file.fileno())  # Last used now.
-        # The map is never written to, but numpy exports memory to TensorFlow only if it is writable.
-        return file, np.asarray(np.memmap(file, np.uint8, "r+"))
-    except OSError as error:
-        raise LabError(f"cannot keep decoded images in {error.filename or tempfile.gettempdir()} ({error.strerror}); "
-                       "set TMPDIR to a folder on a disk of this machine") from error
-
-
-def _evict(folder: Path, name: str) -> None:
-    """Delete the caches of other trees, least recently used first, until they occupy less than the free disk space.
-
-    A process that has such a file open keeps it; only the name is deleted.
-    """
-    with contextlib.suppress(FileNotFoundError):  # Another worker is doing the same.
-        others = [(file.stat(), file) for file in folder.iterdir() if file.name != name]
-        others.sort(key=lambda other: other[0].st_mtime)
-        while sum(_occupied_bytes(status) for status, _ in others) > shutil.disk_usage(folder).free:
-            others.pop(0)[1].unlink()
-
-
-def _occupied_bytes(status: os.stat_result) -> int:
-    return status.st_blocks * 512  # For a sparse file, less than its length.
-
-
-def _available_bytes(descriptor: int) -> int:
-    """Return the bytes that the open file may occupy in total."""
-    disk = os.fstatvfs(descriptor)
-    free = disk.f_bavail * disk.f_frsize + _occupied_bytes(os.fstat(descriptor))
-    return min(psutil.virtual_memory().available, free) // 2
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino

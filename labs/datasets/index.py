@@ -1,16 +1,13 @@
-"""List the images of a tree with one folder per class. Paths and labels only: no image is opened here.
+"""List the images of a tree with one folder per class, or with Training/CLASS and Test/CLASS, as Fruits-360 has.
 
-A tree may come with its own test set: Training/CLASS/..., Test/CLASS/..., such as Fruits-360.
+No image is opened here.
 """
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import itertools
 import os
-import re
-from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +17,7 @@ from labs.run.text import printable
 
 EXTENSIONS = {"jpg", "jpeg", "jpe", "jfif", "png", "gif", "bmp", "webp", "tif", "tiff", "ppm", "pgm"}
 SUBSETS = {"train": "train", "training": "train", "test": "test", "testing": "test"}
-"""Names of the folders of training and test images, in lower case."""
-_SUBSET = re.compile(r"((images?|masks?|labels?|set|data|train(ing)?|test(ing)?|val(id(ation)?)?|dev|eval)([ _-]|$)?)+")
-"""Names of folders that hold a subset of a data set: "train", "test_images"; without a number at their end."""
+SUBSET_WORDS = ("train", "test", "val", "dev", "eval")  # Such folders are no classes.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,65 +26,44 @@ class Index:
 
     root: Path
     class_names: tuple[str, ...]
-    paths: list[str]
-    """Relative to the root: "001.ak47/001_0001.jpg"."""
-    labels: np.ndarray
-    """Position of each image's class in `class_names`, int64 [n]."""
-    skipped: dict[str, list[str]]
-    """Names of the files and folders that were skipped, by reason."""
+    paths: list[str]  # Relative to the root: "001.ak47/001_0001.jpg".
+    labels: np.ndarray  # Position of each image's class in `class_names`, int64 [n].
+    skipped: list[str]  # The other files and folders, for instance deeper ones.
 
     def __len__(self) -> int:
         return len(self.paths)
 
 
 def index_folder(root: str | os.PathLike) -> Index:
-    """List the images of a tree: each folder in `root` that holds images is a class.
-
-    Deeper folders are not entered, so circular links do no harm.
-
-    Args:
-        root: The folder of the class folders.
+    """List the images of a tree: each folder in `root` that holds images is a class. Deeper folders are not entered.
 
     Raises:
         LabError: There are fewer than two classes, they are subsets of a data set, or a folder cannot be read.
     """
     root = Path(root).absolute()
-    skipped: dict[str, list[str]] = collections.defaultdict(list)
     classes: dict[str, list[str]] = {}
-    for name, kind in _entries(root):
-        if kind != "folder":
-            skipped["outside a class folder" if kind == "image" else kind].append(name)
-            continue
-        images: list[str] = []
-        for file, kind_of_file in _entries(root / name):
-            (images if kind_of_file == "image" else skipped[kind_of_file]).append(f"{name}/{file}")
+    skipped = []
+    for entry in _entries(root):
+        files = _entries(entry.path) if entry.is_dir() else []
+        images = [f"{entry.name}/{file.name}" for file in files if _is_image(file.name) and file.is_file()]
         if images:
-            classes[name] = images
+            classes[entry.name] = images
+            skipped += sorted({f"{entry.name}/{file.name}" for file in files} - set(images))
         else:
-            skipped["no image directly in it"].append(name)
+            skipped.append(entry.name)
     _check_classes(root, list(classes))
     labels = np.repeat(np.arange(len(classes)), [len(images) for images in classes.values()])
-    return Index(root, tuple(classes), list(itertools.chain(*classes.values())), labels, dict(skipped))
+    return Index(root, tuple(classes), list(itertools.chain(*classes.values())), labels, skipped)
 
 
-def _entries(folder: Path) -> list[tuple[str, str]]:
-    """Return each name in a folder and its kind, in an order that depends on neither file system nor locale."""
+def _entries(folder: str | Path) -> list[os.DirEntry]:
+    """Return what a folder holds, in an order that depends on neither file system nor locale."""
     try:
         with os.scandir(folder) as entries:
-            return sorted([(entry.name, _kind(entry)) for entry in entries])
+            return sorted((entry for entry in entries if not entry.name.startswith(".")), key=lambda entry: entry.name)
     except OSError as error:
-        raise LabError(f"cannot read folder {printable(folder)} ({error.strerror}); "
-                       "check the path and its permissions") from error
-
-
-def _kind(entry: os.DirEntry) -> str:
-    if entry.name.startswith("."):
-        return "hidden"
-    if entry.is_dir():
-        return "folder"
-    if not entry.is_file():
-        return "broken link or special file"
-    return "image" if _is_image(entry.name) else "not an image" if "." in entry.name else "no extension"
+        raise LabError(f"cannot read folder {printable(folder)} ({error.strerror}); check the path and its permissions"
+                       ) from error
 
 
 def _is_image(name: str) -> bool:
@@ -97,17 +71,11 @@ def _is_image(name: str) -> bool:
 
 
 def _check_classes(root: Path, names: list[str]) -> None:
-    """Refuse a tree that cannot be classified, and say what to do.
-
-    Raises:
-        LabError: The tree cannot be classified; the message names the cause and what to do.
-    """
     if len(names) < 2:
         cause = (f"{printable(root)} has images of one class only ({printable(names[0])})" if names else
                  f"no images in the folders of {printable(root)}")
         raise LabError(f"{cause}; {_suggest_folder(root)}")
-    stems = {name.lower().rstrip("0123456789 _-") for name in names}
-    if len(stems) > 1 and all(map(_SUBSET.fullmatch, stems)):  # As Kaggle's train and test1.
+    if all(name.lower().startswith(SUBSET_WORDS) for name in names):
         folder = printable(root / next((name for name in names if name.lower().startswith("train")), names[0]))
         raise LabError(f"{' and '.join(map(printable, names))} in {printable(root)} are subsets of a data set, not "
                        f"classes; make a folder for each class in {folder}, move its images there, and use "
@@ -116,7 +84,7 @@ def _check_classes(root: Path, names: list[str]) -> None:
 
 def _suggest_folder(root: Path) -> str:
     """Return what to do about a tree without class folders, from where its first deep image lies."""
-    for folder, inner, files in itertools.islice(os.walk(root), 10_000):  # It does not follow links.
+    for folder, inner, files in itertools.islice(os.walk(root), 10_000):
         inner[:] = sorted(name for name in inner if not name.startswith("."))
         if Path(folder).parent not in (root, root.parent) and any(map(_is_image, files)):
             return f"are the class folders in {printable(Path(folder).parent)}? Then name that folder"
@@ -143,30 +111,12 @@ def index_train_and_test(root: Path) -> Index:
                        "images of it; add some there or remove the class here")
     test_labels = np.array([train.class_names.index(name) for name in test.class_names])[test.labels]
     paths = [f"{index.root.name}/{path}" for index in (train, test) for path in index.paths]
-    skipped = {reason: [*train.skipped.get(reason, []), *test.skipped.get(reason, [])]
-               for reason in {**train.skipped, **test.skipped}}
-    others = sorted({path.name for path in Path(root).iterdir()} - {train.root.name, test.root.name})
-    if others:  # For instance a folder of validation images: the lab holds out its own.
-        skipped["beside the training and test folders"] = others
+    # Beside the two folders there may be one of validation images: the lab holds out its own.
+    skipped = sorted({path.name for path in Path(root).iterdir()} - {train.root.name, test.root.name})
+    skipped += [f"{index.root.name}/{name}" for index in (train, test) for name in index.skipped]
     return Index(train.root.parent, train.class_names, paths, np.concatenate([train.labels, test_labels]), skipped)
 
 
 def in_test(index: Index) -> np.ndarray:
     """Return which images of such a tree are test images, bool [n]."""
     return np.array([SUBSETS[path.partition("/")[0].lower()] == "test" for path in index.paths])
-
-
-def drop_images(index: Index, bad: Collection[str]) -> Index:
-    """Return the index without the paths in `bad`, which are listed as skipped.
-
-    Raises:
-        LabError: A class would be left without images.
-    """
-    keep = np.array([path not in bad for path in index.paths])
-    labels = index.labels[keep]
-    if len(emptied := np.setdiff1d(index.labels, labels)):
-        name = printable(index.class_names[emptied[0]])
-        raise LabError(f"no image of class {name} can be decoded; repair its files or remove its folder")
-    paths = [path for path in index.paths if path not in bad]
-    skipped = index.skipped | ({"undecodable": sorted(bad)} if bad else {})
-    return dataclasses.replace(index, paths=paths, labels=labels, skipped=skipped)

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from labs.datasets.arrays import is_aligned
-from labs.datasets.augment import Augment, flip_and_shift, matrices, random_params
+from labs.datasets.arrays import align
+from labs.datasets.augment import Augment, flip_and_shift, random_params
 from labs.datasets.image_cache import ImageCache
 from labs.datasets.sharding import Shard
 from labs.run.errors import LabError
@@ -21,29 +21,34 @@ def train_batches(images: np.ndarray | ImageCache, labels: np.ndarray, shard: Sh
                   augment: Augment | None = None, *, epoch: int, seed: int, first_step: int = 0) -> tf.data.Dataset:
     """Return one worker's batches of one epoch: (x, y, weight), all of the same shape.
 
-    x stays uint8, a quarter of the bytes to transfer to a GPU: models begin with `Rescaling`.
+    x stays uint8, a quarter of the bytes to transfer to a GPU: models begin with `Rescaling`. Epoch and seed, the same
+    on all workers, determine each image's augmentation.
 
     Args:
         images: uint8 [n, height, width, channels].
         labels: [n].
         shard: Positions in `images` and `labels`, and weights.
         augment: How to vary the images; by default they are not varied.
-        epoch: From 0; with the seed it determines each image's augmentation.
-        seed: The same on all workers.
+        epoch: From 0.
+        seed: Of the augmentation.
         first_step: Step to start from, to continue in the middle of an epoch.
     """
-    read = _make_reader(images, labels, shard.rows)
+    read = _make_reader(images, labels)
     columns = [shard.rows, shard.weights]
     if augment:
         columns.append(random_params(len(images), seed, epoch)[shard.rows])
 
     def batch(rows, weights, params=None):
         x, y = read(rows)
-        return _apply_augment(x, params, augment) if augment else x, y, weights
+        if augment:
+            # TensorFlow never frees what a Python function refers to. A captured array would leak memory in each epoch.
+            moved = tf.numpy_function(lambda x, params: flip_and_shift(x, params, augment), [x, params], x.dtype)
+            moved.set_shape(x.shape)
+            x = moved
+        return x, y, weights
 
     steps = tf.data.Dataset.from_tensor_slices(tuple(column[first_step:] for column in columns))
-    # Interpolation can take longer than a step, so two batches are made in parallel; their order is kept.
-    return _map_in_background(steps, batch, parallel=AHEAD if augment and augment.interpolates else None)
+    return _map_in_background(steps, batch)
 
 
 def eval_batches(images: np.ndarray | ImageCache, labels: np.ndarray, positions: np.ndarray,
@@ -53,7 +58,7 @@ def eval_batches(images: np.ndarray | ImageCache, labels: np.ndarray, positions:
     A worker evaluates `positions[rank::size]`.
     """
     steps = tf.data.Dataset.from_tensor_slices(positions).batch(batch_size)
-    return _map_in_background(steps, _make_reader(images, labels, positions))
+    return _map_in_background(steps, _make_reader(images, labels))
 
 
 def lab_error(error: tf.errors.OpError) -> LabError | None:
@@ -62,26 +67,25 @@ def lab_error(error: tf.errors.OpError) -> LabError | None:
     return LabError(match[1]) if match else None
 
 
-def _map_in_background(steps: tf.data.Dataset, batch: Callable, parallel: int | None = None) -> tf.data.Dataset:
+def _map_in_background(steps: tf.data.Dataset, batch: Callable) -> tf.data.Dataset:
     """Apply `batch` to each element in the background, a few batches ahead."""
     options = tf.data.Options()  # Each of these saves time at the start or the end of an epoch.
     options.autotune.enabled = False
     options.experimental_optimization.apply_default_optimizations = False
     options.threading.private_threadpool_size = AHEAD
-    batches = steps.map(tf.autograph.experimental.do_not_convert(batch), parallel).prefetch(AHEAD)
-    return batches.with_options(options)
+    return steps.map(tf.autograph.experimental.do_not_convert(batch)).prefetch(AHEAD).with_options(options)
 
 
-def _make_reader(images: np.ndarray | ImageCache, labels: np.ndarray, positions: np.ndarray) -> Callable:
+def _make_reader(images: np.ndarray | ImageCache, labels: np.ndarray) -> Callable:
     """Return a function that reads images and labels at rows [k].
 
     If the images are in memory, TensorFlow gathers them there; only otherwise is Python called. For the small models of
     the labs, a Python call per batch would cost a third of a step.
     """
-    memory = images.memory_of(positions) if isinstance(images, ImageCache) else images
+    memory = images.memory if isinstance(images, ImageCache) else images
     y = tf.convert_to_tensor(labels)
-    if isinstance(memory, np.ndarray) and is_aligned(memory):
-        x = tf.experimental.dlpack.from_dlpack(memory.__dlpack__())  # The same memory, not a copy.
+    if memory is not None:
+        x = tf.experimental.dlpack.from_dlpack(align(memory).__dlpack__())  # The same memory if it is aligned.
         return lambda rows: (tf.gather(x, rows), tf.gather(y, rows))
 
     def read(rows):
@@ -90,21 +94,3 @@ def _make_reader(images: np.ndarray | ImageCache, labels: np.ndarray, positions:
         return x, tf.gather(y, rows)
 
     return read
-
-
-def _apply_augment(x, params, augment: Augment):
-    """Augment images [k, height, width, channels] by their random parameters [k, 5]."""
-    # TensorFlow never frees what a Python function refers to. A captured array would leak memory in each epoch.
-    if augment.interpolates:
-        height, width = x.shape[1:3]
-        transforms = tf.numpy_function(lambda params: matrices(params, augment, height, width), [params], tf.float32)
-        return transform(x, transforms)
-    moved = tf.numpy_function(lambda x, params: flip_and_shift(x, params, augment), [x, params], x.dtype)
-    moved.set_shape(x.shape)
-    return moved
-
-
-def transform(x, transforms):
-    """Return images [k, height, width, channels] with their coordinates transformed by `matrices` [k, 8]."""
-    return tf.raw_ops.ImageProjectiveTransformV3(images=x, transforms=transforms, output_shape=x.shape[1:3],
-                                                 fill_value=0.0, interpolation="BILINEAR", fill_mode="NEAREST")

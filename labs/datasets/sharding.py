@@ -38,22 +38,14 @@ def steps_per_epoch(n: int, batch_size: int, size: int) -> int:
 
 
 def refuse_large_batch(global_batch_size: int, images: int) -> None:
-    """Refuse a step for which there are too few images: most of its work would be on padding.
-
-    Raises:
-        LabError: The batch is larger than the set; the message names both sizes.
-    """
+    """Refuse a step for which there are too few images: most of its work would be on padding."""
     if global_batch_size > images:
         raise LabError(f"a step of {global_batch_size:,} images (--batch-size times workers) is more than the "
                        f"{images:,} training images; lower --batch-size")
 
 
 def refuse_unequal(batch_size: int, micro_batches: int) -> None:
-    """Refuse a batch that cannot be split into equal micro-batches.
-
-    Raises:
-        LabError: The micro-batches would be unequal; the message names both numbers.
-    """
+    """Refuse a batch that cannot be split into equal micro-batches."""
     if batch_size % micro_batches:
         raise LabError(f"a batch of {batch_size} cannot be split into {micro_batches} equal micro-batches; "
                        "choose another --batch-size")
@@ -80,14 +72,11 @@ def shard(positions: int | np.ndarray, batch_size: int, rank: int, size: int, ep
         shuffle: Whether to shuffle; otherwise the order of `positions` is kept.
 
     Raises:
-        LabError: There are no images, or a number is out of range.
+        LabError: There are no images.
     """
-    positions = _as_positions(positions)
+    positions = np.arange(positions) if isinstance(positions, int | np.integer) else np.asarray(positions)
     if not len(positions):
         raise LabError("there are no training images to share; check the data folder and the splits")
-    if batch_size < 1 or not 0 <= rank < size or seed < 0:
-        raise LabError(f"cannot share with batch_size {batch_size}, rank {rank} of {size}, seed {seed}; "
-                       "batch_size must be 1 or more, seed 0 or more")
     if shuffle:
         positions = np.random.Generator(np.random.PCG64([seed, epoch])).permutation(positions)
     global_batch_size = batch_size * size
@@ -98,10 +87,6 @@ def shard(positions: int | np.ndarray, batch_size: int, rank: int, size: int, ep
     weights[-global_batch_size:][:in_last_step] = global_batch_size / in_last_step
     return Shard(_columns_of(rank, np.resize(positions, len(weights)), batch_size, size),
                  _columns_of(rank, weights, batch_size, size), epoch)
-
-
-def _as_positions(positions: int | np.ndarray) -> np.ndarray:
-    return np.arange(positions) if isinstance(positions, int | np.integer) else np.asarray(positions)
 
 
 def _columns_of(rank: int, values: np.ndarray, batch_size: int, size: int) -> np.ndarray:
@@ -119,7 +104,7 @@ def coverage(shards: Sequence[Shard], positions: int | np.ndarray) -> str:
     Raises:
         LabError: The shards do not fit together.
     """
-    positions = _as_positions(positions)
+    positions = np.arange(positions) if isinstance(positions, int | np.integer) else np.asarray(positions)
     steps, epoch = shards[0].steps, shards[0].epoch
     if any((each.steps, each.epoch) != (steps, epoch) for each in shards):
         raise LabError(f"epoch {epoch + 1}: the workers take {[each.steps for each in shards]} steps; "

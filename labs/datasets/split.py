@@ -1,10 +1,9 @@
 """Assign images to training, validation and test, per class.
 
-Each image has a fixed point of [0, 1), from its name alone. Why it is not a plain hash: numbered files of one class
-("001_0001.jpg", "001_0002.jpg", ...) get the points of a low-discrepancy (Weyl) sequence: multiples of the golden ratio
-modulo 1, offset by a hash of class, name and seed. Such points fill [0, 1) as evenly as possible, so a share of them is
-met within about one image per class. Independent hashes would scatter by the square root of the class size. Names
-without numbers get the plain hash. An image keeps its point when others are added or removed.
+Each image has a fixed point of [0, 1), from its name alone, so it keeps its subset when others are added or removed.
+Names without numbers get a hash of class, name and seed. Numbered files of one class ("001_0001.jpg", "001_0002.jpg",
+...) get multiples of the golden ratio modulo 1, offset by such a hash. They fill [0, 1) so evenly that a share of them
+is met within about one image per class; independent hashes would scatter by the square root of the class size.
 
 Source: D. Knuth, The Art of Computer Programming, volume 3, section 6.4, on Fibonacci hashing. Integer arithmetic
 modulo 2^64 makes the points the same on every machine.
@@ -12,9 +11,10 @@ modulo 2^64 makes the points the same on every machine.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -41,9 +41,7 @@ class Split(NamedTuple):
 def split_images(images: Index, test_split: float, validation_split: float, seed: int) -> Split:
     """Hold out test images, then validation images from the rest, per class and the same in every job.
 
-    An image whose point is below `test_split` is a test image, and so on. So an image keeps its subset when others are
-    added or removed, which exact quotas could not promise. Shares are met within about one image in a class of
-    numbered files, and on average for other names.
+    An image whose point is below `test_split` is a test image, and so on.
 
     Args:
         images: Names and classes of the images, which need not be files. File extensions do not count.
@@ -52,13 +50,10 @@ def split_images(images: Index, test_split: float, validation_split: float, seed
         seed: Another seed, another split.
 
     Raises:
-        LabError: A share is outside [0, 1), leaves a class without training images, or holds out no image at all.
+        LabError: A share leaves a class without training images, or holds out no image at all.
     """
-    if not (0 <= test_split < 1 and 0 <= validation_split < 1):
-        raise LabError(f"test_split {test_split} or validation_split {validation_split} is not a fraction; "
-                       "give at least 0 and less than 1")
-    offsets: dict[tuple, int] = {}
-    points = np.fromiter((_point(name, images.class_names[label], seed, offsets)
+    offset_of = functools.cache(functools.partial(_offset, seed))  # Numbered files of one group share theirs.
+    points = np.fromiter((_point(name, images.class_names[label], offset_of)
                           for name, label in zip(images.paths, images.labels.tolist(), strict=True)),
                          np.uint64, len(images))
     in_test = points < _threshold(test_split)
@@ -79,26 +74,19 @@ def _threshold(share: float) -> np.uint64:
     return np.uint64(min(int(share * ONE), ONE - 1))
 
 
-def _point(name: str, class_name: str, seed: int, offsets: dict[tuple, int]) -> int:
-    """Return the offset of the name's group plus its last number times the golden ratio, modulo 1, times 2^64.
-
-    Args:
-        offsets: Cache of the offsets computed so far: numbered files of one group share theirs.
-    """
+def _point(name: str, class_name: str, offset_of: Callable[[str, str, bool], int]) -> int:
+    """Return the offset of the name's group plus its last number times the golden ratio, modulo 1, times 2^64."""
     stem = name.rpartition(".")[0] or name
     head = stem.rstrip(_DIGITS)
     number = stem[len(head):]
-    key = class_name, head, not number
-    if (offset := offsets.get(key)) is None:
-        offset = offsets[key] = _offset(head, class_name, seed, SLOPES[1:] if number else SLOPES)
-    return (offset + int(number or 0) * SLOPES[0]) % ONE
+    return (offset_of(class_name, head, bool(number)) + int(number or 0) * SLOPES[0]) % ONE
 
 
-def _offset(head: str, class_name: str, seed: int, slopes: Sequence[int]) -> int:
+def _offset(seed: int, class_name: str, head: str, numbered: bool) -> int:
     """Return a hash of seed, class and name without numbers, plus each number, from the last, times its slope."""
     pieces = _NUMBER.split(head.rpartition("/")[2])
     shift = 0
-    for i, slope in zip(range(len(pieces) - 2, 0, -2), slopes, strict=False):
+    for i, slope in zip(range(len(pieces) - 2, 0, -2), SLOPES[1:] if numbered else SLOPES, strict=False):
         shift += int(pieces[i]) * slope
         pieces[i] = "#"
     text = "\0".join([str(seed), class_name, *pieces]).encode(errors="surrogateescape")

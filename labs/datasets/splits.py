@@ -8,15 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
-from labs.datasets import index, verify
+from labs.datasets import index
 from labs.datasets.arrays import Arrays, align, digest_of, read_wiki
 from labs.datasets.image_cache import ImageCache
 from labs.datasets.split import Split, split_images
 from labs.run.errors import LabError
 from labs.run.text import printable
 
-NOISE = 1024
-"""Largest number of different random images."""
+NOISE = 1024  # Largest number of different random images.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Subset:
 
     def __post_init__(self):
         if isinstance(self.images, np.ndarray):
-            object.__setattr__(self, "images", align(self.images))  # No copy if `arrays` has read them.
+            object.__setattr__(self, "images", align(self.images))
         object.__setattr__(self, "data", self.data or digest_of(self.images, self.labels))
 
     def __len__(self) -> int:
@@ -58,7 +57,6 @@ class Splits:
     validation: Subset
     test: Subset
     class_names: Sequence[str]
-    """Empty where labels are not classes but quantities."""
     description: str
     """What the data set holds and what was left out, for the user."""
 
@@ -76,8 +74,8 @@ def from_folder(root: Path, image_size: int, test_split: float, validation_split
     Raises:
         LabError: There are fewer than two classes, too many undecodable images, or the shares do not fit the classes.
     """
-    tree = _Tree(index.index_folder(root), image_size)
-    return tree.to_splits(split_images(tree.sound, test_split, validation_split, seed))
+    images = ImageCache(index.index_folder(root), image_size)
+    return _to_splits(images, split_images(images.sound, test_split, validation_split, seed))
 
 
 def from_tree(root: Path, image_size: int, test_split: float, validation_split: float, seed: int) -> Splits:
@@ -88,52 +86,38 @@ def from_tree(root: Path, image_size: int, test_split: float, validation_split: 
     """
     if not index.train_and_test_folders(root):
         return from_folder(root, image_size, test_split, validation_split, seed)
-    tree = _Tree(index.index_train_and_test(root), image_size)
-    is_test = index.in_test(tree.sound)
+    images = ImageCache(index.index_train_and_test(root), image_size)
+    is_test = index.in_test(images.sound)
     rest = np.flatnonzero(~is_test)
-    names = [tree.sound.paths[row] for row in rest]
-    split = _split_numbered(names, tree.sound.labels[rest], 0.0, validation_split, seed)
-    return tree.to_splits(Split(rest[split.train], rest[split.validation], np.flatnonzero(is_test)))
+    names = [images.sound.paths[row] for row in rest]
+    split = _split_numbered(names, images.sound.labels[rest], 0.0, validation_split, seed)
+    return _to_splits(images, Split(rest[split.train], rest[split.validation], np.flatnonzero(is_test)))
 
 
 def _split_numbered(names: list[str], labels: np.ndarray, test_split: float, validation_split: float,
                     seed: int) -> Split:
     """Split images by the numbers of their classes: a class's name has no effect."""
     classes = tuple(map(str, range(labels.max() + 1)))
-    return split_images(index.Index(Path(), classes, names, labels, {}), test_split, validation_split, seed)
+    return split_images(index.Index(Path(), classes, names, labels, []), test_split, validation_split, seed)
 
 
-class _Tree:
-    """A tree whose images have been checked, each decoded once and cached for training."""
-
-    def __init__(self, everything: index.Index, image_size: int, cached: bool = True):
-        self.images = ImageCache(everything.root, everything.paths, image_size, cached)
-        checked = verify.check_images(everything, self.images)
-        self.labels, self.digest = everything.labels, checked.digest
-        self.sound = index.drop_images(everything, checked.bad)
-        """The decodable images."""
-        self.rows = np.flatnonzero([path not in checked.bad for path in everything.paths])
-        """Their positions among all images, int64."""
-
-    def to_splits(self, split: Split) -> Splits:
-        """Return the subsets; the split has positions in the decodable images."""
-        train, validation, test = (Subset(self.images, self.labels, self.rows[positions], self.digest)
-                                   for positions in split)
-        return Splits(train, validation, test, self.sound.class_names, _describe(self.sound, split))
+def _to_splits(images: ImageCache, split: Split, ages: np.ndarray | None = None) -> Splits:
+    """Return the subsets of a tree; the split has positions in the decodable images, `ages` are in place of classes."""
+    digest = images.digest if ages is None else digest_of(images.digest, ages)
+    labels = images.labels if ages is None else ages
+    train, validation, test = (Subset(images, labels, images.rows[positions], digest) for positions in split)
+    return Splits(train, validation, test, images.sound.class_names, _describe(images, split))
 
 
-def _describe(tree: index.Index, split: Split) -> str:
-    """Return lines on what a tree holds, what was left out, and which classes are too small to hold out images."""
-    counts = np.bincount(tree.labels, minlength=len(tree.class_names))
-    smallest, largest = (f"{counts[label]} in {printable(tree.class_names[label])}"
-                         for label in (counts.argmin(), counts.argmax()))
-    sizes = f"from {smallest} to {largest}" if counts.min() < counts.max() else f"{counts[0]} in each"
-    lines = [f"{len(tree)} images in {len(tree.class_names)} classes ({sizes}); {_count(split)} images"]
-    lines += [f"left out, {reason}: {_summarize(names)}" for reason, names in sorted(tree.skipped.items())]
-    for subset, positions in (("validation", split.validation), ("test", split.test)):
-        missing = np.setdiff1d(tree.labels, tree.labels[positions]) if len(positions) else ()
-        if len(missing):
-            lines.append(f"no {subset} image of {_summarize([tree.class_names[label] for label in missing])}")
+def _describe(images: ImageCache, split: Split) -> str:
+    """Return lines on what a tree holds and what was left out."""
+    counts = np.bincount(images.sound.labels)
+    lines = [f"{counts.sum()} images in {len(counts)} classes ({counts.min()} to {counts.max()} each); "
+             f"{_count(split)} images"]
+    for what, names in (("left out", images.sound.skipped), ("cannot be decoded", sorted(images.bad))):
+        if names:
+            first = ", ".join(map(printable, names[:3])) + ", ..." * (len(names) > 3)
+            lines.append(f"{what}: {len(names)} ({first})")
     return "\n".join(lines)
 
 
@@ -141,18 +125,8 @@ def _count(split: Split) -> str:
     return f"{len(split.train)} training, {len(split.validation)} validation and {len(split.test)} test"
 
 
-def _summarize(names: Sequence[str]) -> str:
-    """Return the number of names and the first of them: "5 (a, b, c, ...)"."""
-    return f"{len(names)} ({', '.join(map(printable, names[:3]))}{', ...' if len(names) > 3 else ''})"
-
-
 def from_arrays(arrays: Arrays, validation_split: float, seed: int) -> Splits:
-    """Split a data set that has its own test set: hold out validation images from its training images, per class.
-
-    Args:
-        arrays: The data set.
-        validation_split: Share of the training images of each class.
-        seed: Seed of the split.
+    """Split a data set that has its own test set: hold out a share of its training images, per class.
 
     Raises:
         LabError: The share does not fit the classes.
@@ -168,47 +142,31 @@ def from_arrays(arrays: Arrays, validation_split: float, seed: int) -> Splits:
 
 def from_faces(root: Path, image_size: int, test_split: float, validation_split: float, seed: int,
                cached: bool = True) -> Splits:
-    """Read the usable faces of IMDB-WIKI and their ages, and split them.
+    """Read the usable faces of IMDB-WIKI and their ages, and split them; the arguments are those of `from_folder`.
 
     Args:
-        root: The folder of wiki.mat.
-        image_size: Width and height in pixels to which the faces are resized.
-        test_split: Share of all faces.
-        validation_split: Share of the faces that are not in the test.
-        seed: Seed of the split.
         cached: Decode each image once; if False, each time that it is read, as a plain input pipeline does.
 
     Raises:
         LabError: wiki.mat cannot be read, no face is usable, or too many images cannot be decoded.
     """
-    faces = read_wiki(root)
-    rows = sum(faces.left_out.values()) + len(faces.paths)
-    if not faces.paths:
+    paths, ages, left_out = read_wiki(Path(root))
+    rows = sum(left_out.values()) + len(paths)
+    if not paths:
         raise LabError(f"none of the {rows} faces of {root} can be used; fetch or copy the data set again")
-    everything = index.Index(root, ("face",), faces.paths, np.zeros(len(faces.paths), np.int64), {})
-    tree = _Tree(everything, image_size, cached)
-    split = _split_numbered(tree.sound.paths, tree.sound.labels, test_split, validation_split, seed)
-    ages = faces.ages.astype(np.float32)
-    left_out = faces.left_out | {"undecodable": len(everything) - len(tree.sound)}
-    text = (f"{len(tree.sound)} faces of {rows}, aged {ages[tree.rows].min():.0f} to {ages[tree.rows].max():.0f}; "
+    images = ImageCache(index.Index(root, ("face",), paths, np.zeros(len(paths), np.int64), []), image_size, cached)
+    split = _split_numbered(images.sound.paths, images.sound.labels, test_split, validation_split, seed)
+    left_out["undecodable"] = len(images.bad)
+    text = (f"{len(images.rows)} faces of {rows}, aged {ages[images.rows].min():.0f} to {ages[images.rows].max():.0f}; "
             f"left out: {', '.join(f'{count} {reason}' for reason, count in left_out.items())}")
-    tree.labels, tree.digest = ages, digest_of(tree.digest, ages)
-    return dataclasses.replace(tree.to_splits(split), class_names=(), description=text)
+    return dataclasses.replace(_to_splits(images, split, ages), class_names=(), description=text)
 
 
 def from_noise(count: int, image_size: int, seed: int) -> Splits:
-    """Return random images with random ages, all for training: the control experiment without input cost.
-
-    Training on them runs at the speed of the model alone; a run on real images that is slower waits for its input.
-
-    Args:
-        count: Number of images.
-        image_size: Their width and height in pixels.
-        seed: Seed of images and ages.
-    """
+    """Return random images with random ages, all for training: the control experiment without input cost."""
     different = min(count, NOISE)
-    images = align(np.random.default_rng(seed).integers(0, 256, (different, image_size, image_size, 3), np.uint8))
+    images = np.random.default_rng(seed).integers(0, 256, (different, image_size, image_size, 3), np.uint8)
     ages = np.random.default_rng(seed).integers(0, 101, different).astype(np.float32)
-    train, validation, test = (Subset(images, ages, each, "noise")
-                               for each in (np.arange(count) % different, np.arange(0), np.arange(0)))
+    train = Subset(images, ages, np.arange(count) % different, "noise")
+    validation = test = dataclasses.replace(train, positions=np.arange(0))
     return Splits(train, validation, test, (), f"{count} random images, generated in memory")

@@ -1,12 +1,8 @@
-"""Synthetic versions of the data sets: images generated from seeds, and real handwritten digits. They need no network.
-
-Each has the layout and the file formats of the real data set, so that a lab that runs on it also runs on the real one.
-"""
+"""Synthetic versions of the data sets, in the layout and the file formats of the real ones; they need no network."""
 
 from __future__ import annotations
 
 import datetime
-import hashlib
 import io
 from pathlib import Path
 from typing import Any
@@ -68,13 +64,7 @@ def _object(rng: np.random.Generator, name: str, table: dict, size: tuple[int, i
 
 
 def cifar10(home: Path, train: int = 400, test: int = 500) -> None:
-    """Write synthetic objects of CIFAR-10's classes, in its binary format.
-
-    Args:
-        home: A folder.
-        train: Images of each of the five training files.
-        test: Test images; the training images do not depend on it.
-    """
+    """Write synthetic objects of CIFAR-10's classes, in its binary format: `train` images in each of its five files."""
     (home / "batches.meta.txt").write_text("\n".join(CIFAR10) + "\n\n")
     for number, count in enumerate([train] * 5 + [test]):
         records = []
@@ -88,12 +78,7 @@ def cifar10(home: Path, train: int = 400, test: int = 500) -> None:
 
 
 def fruits360(home: Path, tests: int = 20) -> None:
-    """Write synthetic fruits: 60 training images of each variety, and as many test images as asked for.
-
-    Args:
-        home: A folder; Training/CLASS and Test/CLASS are made in it.
-        tests: Test images of each variety; the training images do not depend on it.
-    """
+    """Write synthetic fruits as Training/CLASS and Test/CLASS: 60 training and `tests` test images of each variety."""
     for code, (variety, looks) in enumerate(FRUITS360.items()):
         for subset, first, last in (("Training", 0, 60), ("Test", 60, 60 + tests)):
             folder = home / subset / variety
@@ -174,35 +159,9 @@ def write_wiki_mat(path: Path, rows: list[dict]) -> None:
 MAKERS = {"mnist": _mnist, "cifar10": cifar10, "fruits360": fruits360, "caltech256": _caltech256,
           "imdb_wiki": _imdb_wiki}
 VERSION = 1  # Increment when a file changes: that makes new folders.
-# `folder_digest` of each, generated with the pinned versions of numpy, Pillow and scikit-learn.
-DIGESTS = {
-    "mnist": "132867365a661028b4b089f16d3b111eb96915b230e62891e6bf1824ae3f0aac",
-    "cifar10": "d5d53cdf2166c5eadd8dc27d49ed4dba655e405406f036da740005db79e8fa46",
-    "fruits360": "e18faae804076741d243001b73bc05a01c4fabb7c44e88246bd280f56d01d2a4",
-    "caltech256": "8cd9b4fca1fef2e596bfea6b1aab801cdea8a21960b7f8a8dc43f764bcb4fb36",
-    "imdb_wiki": "29770fc8f325254fea62878f9c8e63f83e39044ae0e6f1c4beb289fa65dcb6a8",
-}
 
 
 def make_synthetic(name: str) -> Path:
-    """Return the folder of a synthetic data set; the first worker that needs it generates it, the others wait.
-
-    Args:
-        name: A name in the registry.
-    """
-    return make_folder_once(synthetic_folder(name), f"generating the synthetic {name}", MAKERS[name])
-
-
-def synthetic_folder(name: str) -> Path:
-    """Return the folder of a synthetic data set, whether it has been generated or not."""
-    return paths.data_dir() / "embedded" / f"{name}-v{VERSION}"
-
-
-def folder_digest(folder: Path) -> str:
-    """Return the SHA-256 of a folder's relative paths, sizes and bytes, in order of the paths."""
-    total = hashlib.sha256()
-    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-        total.update(f"{path.relative_to(folder).as_posix()}\0{path.stat().st_size}\0".encode())
-        with open(path, "rb") as file:
-            total.update(hashlib.file_digest(file, "sha256").digest())
-    return total.hexdigest()
+    """Return the folder of a synthetic data set; the first worker that needs it generates it, the others wait."""
+    folder = paths.data_dir() / "embedded" / f"{name}-v{VERSION}"
+    return make_folder_once(folder, f"generating the synthetic {name}", MAKERS[name])

@@ -7,14 +7,15 @@ import tensorflow as tf
 
 
 class BatchNorm(tf.keras.layers.Layer):
-    """Normalizes images by mean and variance of the current batch; it keeps no running statistics.
+    """Normalizes images by mean and variance of the current batch, or of the batches of all workers `together`.
+
+    It keeps no running statistics.
 
     Keras' `BatchNormalization(synchronized=True)` knows the replicas of `tf.distribute`, not Horovod's workers, and
     Horovod's `SyncBatchNormalization` raises an error on Keras 3.
     """
 
     def __init__(self, together: bool):
-        """Args: together: Take mean and variance over the batches of all workers."""
         super().__init__()
         self.together = together
 
@@ -23,7 +24,6 @@ class BatchNorm(tf.keras.layers.Layer):
         self.beta = self.add_weight(shape=(shape[-1],), initializer="zeros", name="beta")
 
     def call(self, images):
-        """Return the normalized images, float32 [batch, height, width, channels]."""
         moments = tf.stack([tf.reduce_mean(images, (0, 1, 2)), tf.reduce_mean(images * images, (0, 1, 2))])
         if self.together:
             # Horovod: means of values and of squares can be averaged, variances cannot. Its gradient is an all-reduce.

@@ -1,4 +1,7 @@
-"""CIFAR-10 networks for images of 32 x 32 pixels: small CNNs, ResNet-10 and ResNet-18."""
+"""CIFAR-10 networks: small CNNs, ResNet-10 and ResNet-18.
+
+Input uint8 [batch, 32, 32, 3], output probabilities [batch, classes].
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,9 @@ layers = tf.keras.layers
 
 
 def cifar_cnn(classes: int = 10, width: int = 16, units: int = 256) -> tf.keras.Model:
-    """Return a network of three convolutions and a hidden layer, without batch norm.
+    """Return a network of three convolutions and a hidden layer of `units`, without batch norm.
 
-    Input uint8 [batch, 32, 32, 3], output probabilities [batch, classes]. Without batch norm a layer of dead ReLUs
-    stays dead: the network does not recover from a first step that is too large.
-
-    Args:
-        classes: Number of classes.
-        width: Channels of the first convolution; they double twice.
-        units: Units of the hidden layer.
+    Without it a layer of dead ReLUs stays dead: the network does not recover from a first step that is too large.
     """
     network = [layers.Input((32, 32, 3), dtype="uint8"), layers.Rescaling(1 / 127.5, offset=-1)]
     for channels in (width, 2 * width, 4 * width):
@@ -27,7 +24,7 @@ def cifar_cnn(classes: int = 10, width: int = 16, units: int = 256) -> tf.keras.
     return tf.keras.Sequential(network, name="cifar_cnn")
 
 
-def cifar_cnn_bn(classes: int = 10) -> tf.keras.Model:
+def cifar_cnn_bn(classes: int) -> tf.keras.Model:
     """Return `cifar_cnn` with batch norm and no hidden layer, which tolerates higher learning rates."""
     network = [layers.Input((32, 32, 3), dtype="uint8"), layers.Rescaling(1 / 127.5, offset=-1)]
     for channels in (16, 32, 64):
@@ -40,17 +37,14 @@ def cifar_cnn_bn(classes: int = 10) -> tf.keras.Model:
 def resnet18(classes: int = 10) -> tf.keras.Model:
     """Return ResNet-18 as it is used on CIFAR-10 (He et al. 2016, arXiv 1512.03385, with a first stride of 1).
 
-    Input uint8 [batch, 32, 32, 3], output probabilities [batch, classes]; 11,173,962 trainable parameters.
+    It has 11,173,962 trainable parameters.
     """
     blocks = ((64, 1), (64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), (512, 1))
     return _resnet("resnet18", classes, 64, 1, blocks)
 
 
 def resnet10(classes: int = 10) -> tf.keras.Model:
-    """Return a smaller ResNet for two CPU cores: half the blocks, a quarter of the channels, a first stride of 2.
-
-    Input uint8 [batch, 32, 32, 3], output probabilities [batch, classes]; 308,826 trainable parameters.
-    """
+    """Return a smaller ResNet for two CPU cores: half the blocks, a quarter of the channels, a first stride of 2."""
     return _resnet("resnet10", classes, 16, 2, ((16, 1), (32, 2), (64, 2), (128, 2)))
 
 

@@ -12,11 +12,9 @@ layers = tf.keras.layers
 def mnist_cnn(units: int = 128) -> tf.keras.Model:
     """Return the two-convolution network of Horovod's Keras MNIST example, which report M uses.
 
-    Input uint8 [batch, 28, 28, 1], output probabilities [batch, 10]; 1,199,882 parameters.
-
-    Args:
-        units: Outputs of the first dense layer. It has nearly all parameters, and the convolutions nearly all of the
-            computation: more units mean more bytes to exchange for about the same computation.
+    Input uint8 [batch, 28, 28, 1], output probabilities [batch, 10]; 1,199,882 parameters. The first dense layer has
+    nearly all of them, and the convolutions nearly all of the computation: more units mean more bytes to exchange for
+    about the same computation.
     """
     return tf.keras.Sequential([
         layers.Input((28, 28, 1), dtype="uint8"),
@@ -36,14 +34,9 @@ def photo_cnn(image_size: int, classes: int, width: int = 16,
               norm: Literal["batch", "group"] = "batch") -> tf.keras.Model:
     """Return a network of five convolutions with batch or group norm for small photographs.
 
-    Input uint8 [batch, image_size, image_size, 3], output probabilities [batch, classes].
-
-    Args:
-        image_size: Side of an image in pixels; each of the first four convolutions halves it.
-        classes: Number of classes.
-        width: Channels of the first convolution; they double three times.
-        norm: "batch" normalizes over the images of one worker's batch, so the result depends on how a global batch is
-            divided among workers; "group" (Wu and He 2018, arXiv 1803.08494) normalizes each image by itself.
+    Input uint8 [batch, image_size, image_size, 3], output probabilities [batch, classes]. Batch norm normalizes over
+    the images of one worker's batch, so the result depends on how a global batch is divided among workers; group norm
+    (Wu and He 2018, arXiv 1803.08494) normalizes each image by itself.
     """
     images = layers.Input((image_size, image_size, 3), dtype="uint8")
     x = layers.Rescaling(1 / 127.5, offset=-1)(images)

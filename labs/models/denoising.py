@@ -8,39 +8,36 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 layers = tf.keras.layers
-PATTERNS = 64
-"""Number of different noise patterns."""
+PATTERNS = 64  # Of the noise.
 
 
-def denoiser(image_size: int, depth: int, width: int, channels: int = 3, recompute: bool = False) -> tf.keras.Model:
+def denoiser(image_size: int, depth: int, width: int, recompute: bool = False) -> tf.keras.Model:
     """Return a network that predicts the noise of an image and subtracts it.
 
-    Input and output float32 [batch, image_size, image_size, channels]. With depth 17, width 64 and one channel it has
-    555,137 parameters: those of DnCNN with each batch norm folded into the convolution before it. Untrained, it is the
-    identity.
+    Input and output float32 [batch, image_size, image_size, 3]. With depth 17 and width 64 it is DnCNN for colour
+    images, with each batch norm folded into the convolution before it. Untrained, it is the identity.
 
     Args:
         image_size: Side of an image in pixels.
         depth: Number of convolutions; at least 3.
         width: Channels of the hidden convolutions.
-        channels: Channels of an image.
         recompute: Keep about sqrt(depth) activations for the backward pass, and recompute the others (gradient
             checkpointing).
     """
-    noisy = layers.Input((image_size, image_size, channels))
+    noisy = layers.Input((image_size, image_size, 3))
     x = _convolution(width)(noisy)
     hidden = [_convolution(width) for _ in range(depth - 2)]
     length = math.ceil(math.sqrt(depth - 2)) if recompute else 1
     for start in range(0, len(hidden), length):
         segment = hidden[start:start + length]
         x = Recomputed(segment)(x) if recompute else segment[0](x)
-    noise = layers.Conv2D(channels, 3, padding="same", kernel_initializer="zeros", dtype="float32")(x)
+    noise = layers.Conv2D(3, 3, padding="same", kernel_initializer="zeros", dtype="float32")(x)
     return tf.keras.Model(noisy, layers.Subtract(dtype="float32")([noisy, noise]), name="denoiser")
 
 
-def identity(image_size: int, channels: int = 3) -> tf.keras.Model:
+def identity(image_size: int) -> tf.keras.Model:
     """Return the identity as a network, a denoiser's baseline; input and output as of `denoiser`."""
-    noisy = layers.Input((image_size, image_size, channels))
+    noisy = layers.Input((image_size, image_size, 3))
     return tf.keras.Model(noisy, layers.Activation("linear", dtype="float32")(noisy), name="identity")
 
 
@@ -54,9 +51,6 @@ class Recomputed(tf.keras.layers.Layer):
     `tf.recompute_grad` alone saves no memory here. TensorFlow computes the gradients of the weights, which need the
     activations, after all gradients that are passed on, and keeps everything until then. So a segment passes its
     gradient on only after the gradients of its weights are computed. Measured: docs/how-we-measure.md.
-
-    Args:
-        segment: Layers, called one after the other.
     """
 
     def __init__(self, segment: Sequence[tf.keras.layers.Layer], **rest):
@@ -99,11 +93,7 @@ def _recomputed(forward: Callable[[tf.Tensor], tf.Tensor]) -> Callable[[tf.Tenso
 class Noise(tf.keras.layers.Layer):
     """Adds Gaussian noise that depends on the image: the same in every epoch and for any number of workers.
 
-    Input and output float32 [batch, height, width, channels] in 0 .. 1.
-
-    Args:
-        level: Standard deviation, on a scale where white is 255.
-        seed: Seed of the noise patterns.
+    Input and output float32 [batch, height, width, channels] in 0 .. 1; `level` is on a scale where white is 255.
     """
 
     def __init__(self, level: float, seed: int, **rest):
@@ -124,11 +114,6 @@ def denoising_error(network: tf.keras.Model, level: float, seed: int) -> tf.kera
 
     Input uint8 [batch, height, width, channels], output float32 [batch, 1]: the mean squared error of each image, on a
     scale where white is 1. The output is also the loss ("mae" against labels of 0); see `psnr`.
-
-    Args:
-        network: From `denoiser`.
-        level: Standard deviation of the noise, on a scale where white is 255.
-        seed: Seed of the noise.
     """
     images = layers.Input(network.input_shape[1:], dtype="uint8")
     clean = layers.Rescaling(1 / 255, dtype="float32")(images)

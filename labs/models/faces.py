@@ -10,14 +10,11 @@ untrained, with one output instead of 1000 classes:
     vgg16_dense      134,264,641                        138,357,544            537.1                        15.47
 
 The multiplications are those of an image's forward pass, at 224 pixels, InceptionV3 at 299. Keras' ResNet50 is the
-first version; the 4.1 billion that are often quoted belong to v1.5.
+first version; the 4.1 billion that are often quoted belong to v1.5. The published count of ResNet50 is without the
+biases of the convolutions, which batch norm makes useless, and without batch norm's statistics.
 
-For ResNet50 the literature counts trainable parameters without the biases of the convolutions: Keras has these biases,
-but batch norm makes them useless. For InceptionV3 it counts all parameters, including batch norm's statistics.
-
-There are two VGG16 here. As published, its features pass through two hidden layers of 4096 units, which hold nine
-tenths of its parameters and do a hundredth of its arithmetic: little to compute, much to send. `vgg16` averages each
-feature over the image instead, as ResNet50 and InceptionV3 do.
+Two hidden layers of 4096 units hold nine tenths of the published VGG16's parameters and do a hundredth of its
+arithmetic. `vgg16` averages each feature over the image instead, as ResNet50 and InceptionV3 do.
 """
 
 from __future__ import annotations
@@ -36,11 +33,7 @@ MULTIPLICATIONS = {"resnet50": 3.86e9, "inception_v3": 5.71e9, "vgg16": 15.35e9,
 
 
 def age_model(name: str, image_size: int) -> tf.keras.Model:
-    """Return a network by its name.
-
-    Args:
-        name: "small", "resnet50", "inception_v3", "vgg16" or "vgg16_dense".
-        image_size: Side of an image in pixels.
+    """Return a network by its name: "small", "resnet50", "inception_v3", "vgg16" or "vgg16_dense".
 
     Raises:
         LabError: The images are too small for the network.

@@ -1,4 +1,4 @@
-"""Vision transformers (Dosovitskiy et al. 2021, arXiv 2010.11929) of any size, including the published ones."""
+"""Vision transformers (Dosovitskiy et al. 2021, arXiv 2010.11929) of any size."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import tensorflow as tf
 from labs.run.errors import LabError
 
 layers = tf.keras.layers
-SIZES = {"tiny": (192, 12, 3), "small": (384, 12, 6), "base": (768, 12, 12)}
-"""Width, depth and heads of DeiT-Ti, DeiT-S (Touvron et al. 2021, arXiv 2012.12877) and ViT-B."""
 
 
 @tf.keras.utils.register_keras_serializable("labs")
@@ -29,15 +27,15 @@ class Tokens(tf.keras.layers.Layer):
 def vit(image_size: int, classes: int, width: int, depth: int, heads: int, patch_size: int = 16) -> tf.keras.Model:
     """Return a vision transformer with pre-norm blocks: attention, then a hidden layer of four times the width.
 
-    Input uint8 [batch, image_size, image_size, 3], output probabilities [batch, classes]. At 224 pixels and 1000
-    classes "tiny" has 5,717,416 parameters, "small" 22,050,664 and "base" 86,567,656.
+    Input uint8 [batch, image_size, image_size, 3], output probabilities [batch, classes]. At 224 pixels, with 1000
+    classes, width 768, depth 12 and 12 heads it is ViT-B and has 86,567,656 parameters.
 
     Args:
         image_size: Side of an image in pixels.
         classes: Number of classes.
-        width: Size of a token's vector.
+        width: Size of a token's vector; a multiple of the attention heads.
         depth: Number of blocks.
-        heads: Attention heads per block; the width must be a multiple.
+        heads: Attention heads per block.
         patch_size: Side of a patch in pixels; each patch is a token.
 
     Raises:

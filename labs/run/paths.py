@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-FOLDERS = ("LABS_DATA", "LABS_RESULTS", "LABS_WORK", "LABS_CACHE", "LABS_CLUSTER")
+FOLDERS = ("LABS_DATA", "LABS_RESULTS", "LABS_WORK", "LABS_CLUSTER")
 """The variables that name folders."""
 
 
@@ -42,11 +42,6 @@ def results_dir() -> Path:
 def work_dir() -> Path:
     """Return the folder of a student's working copies: `LABS_WORK`, else `work/` of the clone."""
     return _folder("LABS_WORK", ROOT / "work")
-
-
-def cache_dir() -> Path:
-    """Return the folder of files that can be regenerated at any time: `LABS_CACHE`, else `.cache/` beside the data."""
-    return _folder("LABS_CACHE", data_dir() / ".cache")
 
 
 def own_temporary_dir() -> Path:

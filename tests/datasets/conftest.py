@@ -10,8 +10,7 @@ settings.load_profile("labs")
 
 
 @pytest.fixture(autouse=True)
-def _own_caches(tmp_path, tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("LABS_CACHE", str(tmp_path / "cache"))
+def _own_temporary_folder(tmp_path_factory, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("tmp")))
 
 

@@ -8,9 +8,9 @@ from labs.datasets import decode
 from labs.run.errors import LabError
 
 
-def gradient(width=40, height=30):
+def gradient():
     """Return a smooth image: whatever a format does to it, each corner keeps its colour."""
-    across, down = np.meshgrid(np.linspace(0, 255, width), np.linspace(0, 255, height))
+    across, down = np.meshgrid(np.linspace(0, 255, 40), np.linspace(0, 255, 30))
     return Image.fromarray(np.stack([across, down, 255 - across], -1).astype(np.uint8))
 
 
@@ -34,23 +34,23 @@ def test_every_format_whatever_its_name(tmp_path):
         assert difference(decode.read_image(tmp_path / "image.jpg", 16), resized(image, 16)) < 4, name
 
 
-def test_a_transparent_background_is_white(tmp_path):
-    """A black drawing on nothing: without its background it would be a black square."""
+def test_backgrounds_are_white_photos_upright_and_long_images_not_thinned_out(tmp_path):
     drawing = np.zeros((32, 32, 4), np.uint8)
     drawing[8:24, 8:24, 3] = 255
     for image in (Image.fromarray(drawing), Image.fromarray(drawing).quantize(4)):
         image.save(tmp_path / "drawing.png")
         expected = np.where(drawing[..., 3:] > 0, 0, 255).repeat(3, axis=2)
         assert difference(decode.read_image(tmp_path / "drawing.png", 32), expected) < 1
-
-
-def test_photos_are_upright(tmp_path):
     for orientation in (1, 3, 5, 6, 8):
         exif = Image.Exif()
         exif[ExifTags.Base.Orientation] = orientation  # How the camera was held.
         gradient().save(tmp_path / "turned.jpg", exif=exif, quality=95)
         upright = resized(ImageOps.exif_transpose(Image.open(tmp_path / "turned.jpg")), 16)
         assert difference(decode.read_image(tmp_path / "turned.jpg", 16), upright) < 1
+    columns = np.zeros((64, 1024, 3), np.uint8)
+    columns[:, ::16] = 255  # Interpolation alone would see none of them.
+    Image.fromarray(columns).save(tmp_path / "columns.jpg", quality=100, subsampling=0)
+    assert abs(decode.read_image(tmp_path / "columns.jpg", 64).mean() - 255 / 16) < 2
 
 
 @pytest.mark.parametrize(("size", "mean", "most"), [(64, 4, 14), (128, 3, 12), (224, 1.5, 8)])
@@ -60,14 +60,6 @@ def test_decoding_at_a_reduced_scale_changes_little(samples, size, mean, most):
     differences = [difference(decode.read_image(photo, size), resized(Image.open(photo), size)) for photo in photos]
     assert np.mean(differences) < mean
     assert max(differences) < most
-
-
-def test_a_long_image_is_not_thinned_out(tmp_path):
-    """Of white columns, one in sixteen, interpolation alone would see none."""
-    columns = np.zeros((64, 1024, 3), np.uint8)
-    columns[:, ::16] = 255
-    Image.fromarray(columns).save(tmp_path / "columns.jpg", quality=100, subsampling=0)
-    assert abs(decode.read_image(tmp_path / "columns.jpg", 64).mean() - 255 / 16) < 2
 
 
 def write_bad_images(folder):

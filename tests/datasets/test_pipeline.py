@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labs.datasets import pipeline
-from labs.datasets.arrays import align
-from labs.datasets.augment import Augment, flip_and_shift, matrices, random_params
+from labs.datasets.augment import Augment, flip_and_shift, random_params
 from labs.datasets.image_cache import ImageCache
 from labs.datasets.index import index_folder
 from labs.datasets.pipeline import eval_batches, lab_error, train_batches
@@ -33,13 +32,10 @@ def equal(ones, others):
 
 
 def test_batches_hold_what_the_shard_says_wherever_the_images_lie():
-    memory = np.empty(DIGITS.nbytes + 1, np.uint8)
-    unaligned = memory[1:].reshape(DIGITS.shape)
+    unaligned = np.empty(DIGITS.nbytes + 1, np.uint8)[1:].reshape(DIGITS.shape)
     unaligned[...] = DIGITS
-    read_only = DIGITS.copy()
-    read_only.flags.writeable = False
     mine, rest = shard(50, 8, 1, 2, 0, 1), np.arange(1, 50, 3)
-    for images in (align(DIGITS), unaligned, read_only, Subset(unaligned, LABELS, np.arange(50)).images):
+    for images in (unaligned, Subset(unaligned, LABELS, np.arange(50)).images):
         dataset = train_batches(images, LABELS, mine, epoch=0, seed=1)
         assert dataset.element_spec == (tf.TensorSpec([8, 9, 7, 1], tf.uint8), tf.TensorSpec([8], tf.int64),
                                         tf.TensorSpec([8], tf.float32))
@@ -51,7 +47,7 @@ def test_batches_hold_what_the_shard_says_wherever_the_images_lie():
     assert batches(eval_batches(DIGITS, LABELS, rest[:0], 5)) == []
 
 
-@pytest.mark.parametrize("augment", [None, Augment(), Augment(rotation=20, zoom=0.2)])
+@pytest.mark.parametrize("augment", [None, Augment()])
 def test_one_worker_and_four_train_on_the_same_images(augment):
     def images(batch_size, size, epoch):
         shards = [shard(50, batch_size, rank, size, epoch, 3) for rank in range(size)]
@@ -63,19 +59,7 @@ def test_one_worker_and_four_train_on_the_same_images(augment):
     assert images(16, 1, 0) != images(16, 1, 1)
 
 
-@pytest.mark.parametrize("augment", [Augment(), Augment(rotation=20)])
-def test_augmentation_depends_on_epoch_and_seed_and_can_be_resumed(augment):
-    mine = shard(50, 4, 0, 2, 2, 1)
-    first, again, later, other = (batches(train_batches(DIGITS, LABELS, mine, augment, epoch=epoch, seed=seed))
-                                  for epoch, seed in ((2, 1), (2, 1), (3, 1), (2, 2)))
-    assert equal(first, again)
-    assert not equal(first, later)
-    assert not equal(first, other)
-    assert equal(first[3:], batches(train_batches(DIGITS, LABELS, mine, augment, epoch=2, seed=1, first_step=3)))
-
-
-@pytest.mark.parametrize("augment", [Augment(), Augment(rotation=20)])
-def test_an_epoch_leaves_nothing_behind(augment, monkeypatch):
+def test_augmentation_depends_on_epoch_and_seed_can_be_resumed_and_leaves_nothing_behind(monkeypatch):
     arrays = []
 
     def noted(*arguments):
@@ -84,14 +68,20 @@ def test_an_epoch_leaves_nothing_behind(augment, monkeypatch):
         return array
 
     monkeypatch.setattr(pipeline, "random_params", noted)
-    assert batches(train_batches(DIGITS, LABELS, shard(50, 8, 0, 1, 0, 1), augment, epoch=0, seed=1))
+    mine = shard(50, 4, 0, 2, 2, 1)
+    first, again, later, other = (batches(train_batches(DIGITS, LABELS, mine, Augment(), epoch=epoch, seed=seed))
+                                  for epoch, seed in ((2, 1), (2, 1), (3, 1), (2, 2)))
+    assert equal(first, again)
+    assert not equal(first, later)
+    assert not equal(first, other)
+    assert equal(first[3:], batches(train_batches(DIGITS, LABELS, mine, Augment(), epoch=2, seed=1, first_step=3)))
     gc.collect()
-    assert [array() for array in arrays] == [None]
+    assert [array() for array in arrays] == [None] * 5
 
 
 def test_an_image_that_breaks_during_training_is_named(tree):
     index = index_folder(tree({"a": 4, "b": 4}))
-    images = ImageCache(index.root, index.paths, 8)
+    images = ImageCache(index, 8, cached=False)
     (index.root / "b" / "0002.png").write_text("broken")
     with pytest.raises(tf.errors.OpError) as raised:
         batches(train_batches(images, index.labels, shard(8, 4, 0, 1, 0, 1), epoch=0, seed=1))
@@ -114,16 +104,3 @@ def test_flip_and_shift_by_the_definition(shape, shift, flip, seed):
         rows = np.clip(y + int(np.rint(param[1] * shift * shape[1])), 0, shape[1] - 1)
         columns = np.clip(x + int(np.rint(param[2] * shift * shape[2])), 0, shape[2] - 1)
         assert np.array_equal(result, mirrored[rows][:, columns])
-
-
-def test_interpolation_agrees_with_flip_and_shift_a_quarter_turn_and_a_zoom():
-    params, augment = random_params(50, 1, 0), Augment(shift=0.2, rotation=1e-9)
-    turned = pipeline.transform(tf.constant(DIGITS), matrices(params, augment, 9, 7))
-    assert np.array_equal(turned, flip_and_shift(DIGITS, params, augment))
-    square = RANDOM.integers(0, 256, (1, 8, 8, 1), np.uint8)
-    params = np.array([[1, 0, 0, 1, 1]], np.float32)
-    turned = pipeline.transform(tf.constant(square), matrices(params, Augment(shift=0, rotation=90), 8, 8))
-    assert np.abs(turned.numpy().astype(int) - np.rot90(square, axes=(1, 2))).max() <= 1
-    smooth = np.broadcast_to(np.linspace(100, 150, 8, dtype=np.float32)[:, None, None], (1, 8, 8, 1))
-    smaller = pipeline.transform(tf.constant(smooth), matrices(params, Augment(shift=0, zoom=0.5), 8, 8)).numpy()
-    assert smaller[0, 4, 4, 0] - smaller[0, 3, 4, 0] == pytest.approx(1.5 * 50 / 7, rel=1e-3)

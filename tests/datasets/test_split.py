@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labs.datasets import splits
 from labs.datasets.index import Index
 from labs.datasets.split import split_images
 from labs.run.errors import LabError
@@ -63,14 +62,6 @@ def test_shares_are_close_in_a_class_of_numbered_files(seed, first, count, tests
     assert np.array_equal(split.test, split_images(names, tests, validation / 2, seed).test), "the test stays"
 
 
-def test_shares_are_close_for_names_without_numbers():
-    letters = "abcdefghijklmnopqrstuvwxyz"
-    names = [a + b + c for a in letters for b in letters for c in letters]
-    split = split_images(one_class(names), 0.2, 0.25, 3)
-    for subset, share in ((split.test, 0.2), (split.validation, 0.2), (split.train, 0.6)):
-        assert abs(len(subset) / len(names) - share) < 0.01
-
-
 def test_the_split_is_what_it_was():
     """Whoever changes the rule moves images between the subsets of everybody's runs."""
     split = split_images(one_class([f"001_{number:04d}.jpg" for number in range(1, 21)]), 0.2, 0.25, 1)
@@ -79,13 +70,8 @@ def test_the_split_is_what_it_was():
 
 @pytest.mark.parametrize(("share", "says"), [
     (0.9, r"class b is left without training images; add some or lower"),
-    (1e-9, r"test_split 1e-09 holds out none of 102 images"), (1, "is not a fraction"), (-0.1, "is not a fraction")])
+    (1e-9, r"test_split 1e-09 holds out none of 102 images")])
 def test_shares_that_make_no_sense(share, says):
     index = index_of({"a": {f"{n}.jpg" for n in range(100)}, "b": {"1.jpg", "2.jpg"}})
     with pytest.raises(LabError, match=says):
         split_images(index, share, 0.5 if share == 0.9 else 0, 1)
-
-
-def test_small_classes_without_held_out_images_are_named(tree):
-    description = splits.from_folder(tree({"a": 60, "b": 1}), 16, 0.2, 0.2, seed=1).description
-    assert description.endswith("no validation image of 1 (b)\nno test image of 1 (b)")

@@ -29,7 +29,7 @@ def read_only(tmp_path):
     mount = f"{mount}; ! touch {ROOT}/new {sys.prefix}/new 2>/dev/null"
 
     def run(command: str, **variables: str) -> subprocess.CompletedProcess:
-        foreign = ("LABS_RESULTS", "LABS_DATA", "LABS_CACHE", "LABS_WORK")
+        foreign = ("LABS_RESULTS", "LABS_DATA", "LABS_WORK")
         env = {name: value for name, value in os.environ.items() if name not in foreign}
         env |= {"HOME": str(home), "PYTHONPATH": str(ROOT), "LABS": f"{sys.executable} -m labs"} | variables
         return subprocess.run(["unshare", "-rm", "bash", "-euc", f"{mount}; cd {home}; {command}"], env=env, text=True,

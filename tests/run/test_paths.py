@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from labs.run import cluster_state, paths
 
-FOLDERS = {"LABS_DATA": paths.data_dir, "LABS_RESULTS": paths.results_dir, "LABS_CACHE": paths.cache_dir,
+FOLDERS = {"LABS_DATA": paths.data_dir, "LABS_RESULTS": paths.results_dir,
            "LABS_WORK": paths.work_dir, cluster_state.FOLDER: cluster_state.folder}
 
 

@@ -181,7 +181,7 @@ def _unset() -> str:
 
 def disk() -> list[Finding]:
     """Check that each folder of a run, or its nearest existing parent, can be written and has space."""
-    folders = {"LABS_RESULTS": paths.results_dir(), "LABS_DATA": paths.data_dir(), "LABS_CACHE": paths.cache_dir(),
+    folders = {"LABS_RESULTS": paths.results_dir(), "LABS_DATA": paths.data_dir(),
                "TMPDIR": Path(tempfile.gettempdir()), "/dev/shm": Path("/dev/shm")}
     findings = []
     for name, folder in folders.items():
