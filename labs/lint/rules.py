@@ -106,7 +106,8 @@ def _instead(row: Row, base: Row, right: float, rows: list[Row], by: str) -> str
                 if other.agree() == row.agree() and base.batch in (other.batch, other.global_batch)),
               *((row, other, "the wrong base") for other in others)]
     what = next((f"{cause}: it is that of {a['place']} over that of {b['place']} (batch {text(b.batch)}, "
-                 f"{b['workers']})" for a, b, cause in ratios if near(row.speedup, a.throughput(by) / b.throughput(by), 0.005)),
+                 f"{b['workers']})" for a, b, cause in ratios
+                 if near(row.speedup, a.throughput(by) / b.throughput(by), 0.005)),
                 "no ratio of this table gives it")
     return f"{text(row.speedup)} is not the throughput over that of {base['place']}, {right:.2f}; {what}"
 
@@ -184,8 +185,8 @@ def two_things_changed(rows: list[Row]) -> Found:
         if row.size > 1 and others and all(row.batch != each.batch and row.size != each.size for each in others):
             first = min(shaped, key=lambda row: row.size)
             yield (f"{first['workers']} of batch {text(first.batch)} against {row['workers']} of batch "
-                   f"{text(row.batch)}: the global batch is {text(row.global_batch / first.global_batch)} times as large; state both "
-                   "learning rates, and the rule between them"), first, row
+                   f"{text(row.batch)}: the global batch is {text(row.global_batch / first.global_batch)} times as "
+                   "large; state both learning rates, and the rule between them"), first, row
 
 
 IMAGES = 10_000
