@@ -62,10 +62,10 @@ def efficiency_above_1(rows: list[Row]) -> Found:
         n = cell[0].size / base[0].size
         speedup = noise.compare(_by_seed(cell, by), _by_seed(base, by), ratio=True, comparisons=len(compared))
         if speedup.value > MOST * n and not speedup.low <= n:
-            yield (f"{text(speedup.value)} times the throughput of {base[0].workers} with {cell[0].workers}: "
+            yield (f"{text(speedup.value)} times the throughput of {base[0]['workers']} with {cell[0]['workers']}: "
                    f"{_cause(speedup.value / n)}", *cell)
     for row in rows:
-        for what, efficiency in (f"speedup {text(row.speedup)} with {row.workers}:", row.speedup / row.size), (
+        for what, efficiency in (f"speedup {text(row.speedup)} with {row['workers']}:", row.speedup / row.size), (
                 "scaling", row.scaling_efficiency):
             if efficiency > MOST:
                 yield f"{what} {_cause(efficiency)}", row
@@ -105,10 +105,11 @@ def _instead(row: Row, base: Row, right: float, rows: list[Row], by: str) -> str
               *((other, base, "labels swapped") for other in others
                 if other.agree() == row.agree() and base.batch in (other.batch, other.global_batch)),
               *((row, other, "the wrong base") for other in others)]
-    what = next((f"{cause}: it is that of {a.place} over that of {b.place} (batch {text(b.batch)}, {b.workers})"
-                 for a, b, cause in ratios if near(row.speedup, a.throughput(by) / b.throughput(by), 0.005)),
+    what = next((f"{cause}: it is that of {a['place']} over that of {b['place']} (batch {text(b.batch)}, "
+                 f"{b['workers']})" for a, b, cause in ratios
+                 if near(row.speedup, a.throughput(by) / b.throughput(by), 0.005)),
                 "no ratio of this table gives it")
-    return f"{text(row.speedup)} is not the throughput over that of {base.place}, {right:.2f}; {what}"
+    return f"{text(row.speedup)} is not the throughput over that of {base['place']}, {right:.2f}; {what}"
 
 
 # What ran, and what the rows compare.
@@ -122,7 +123,7 @@ def steps_of_other_workers(rows: list[Row]) -> Found:
         steps, images = row.steps_per_epoch, _images(row, alone.get(row.agree()))
         batches, last = images / row.batch_size, row.global_batch / images  # The last step may be a partial one.
         if abs(steps * row.size - batches) > max(0.02, last) * batches:
-            yield (f"{text(steps)} steps with {row.workers}: {text(images)} images are {text(batches)} batches of "
+            yield (f"{text(steps)} steps with {row['workers']}: {text(images)} images are {text(batches)} batches of "
                    f"{text(row.batch_size)}, and {text(batches)} / {text(steps)} = {batches / steps:.2f} workers ran "
                    f"(expected {batches / row.size:,.0f} steps)"), row
 
@@ -150,7 +151,7 @@ def wrong_global_batch(rows: list[Row]) -> Found:
     for row in rows:
         right = row.batch_size * row.size
         if row.global_batch_size > 0 and abs(row.global_batch_size - right) > 0:
-            yield f"{text(row.global_batch_size)} is not {text(row.batch_size)} x {row.workers} = {text(right)}", row
+            yield f"{text(row.global_batch_size)} is not {text(row.batch_size)} x {row['workers']} = {text(right)}", row
 
 
 def changed_learning_rate(rows: list[Row]) -> Found:
@@ -162,9 +163,9 @@ def changed_learning_rate(rows: list[Row]) -> Found:
             fewer = [each for each in kinds if each.size < row.size or (each.size == 1 and not row.size > 0)]
             if fewer and not any(_is_scaled(other, row, most) for other in fewer):
                 other = min(fewer, key=lambda other: (other.size, other.learning_rate))
-                yield (f"{text(row.learning_rate)} against {text(other.learning_rate)} in {other.place}: "
+                yield (f"{text(row.learning_rate)} against {text(other.learning_rate)} in {other['place']}: "
                        f"{text(row.learning_rate / other.learning_rate)} times, which no scaling rule gives for "
-                       f"{row.workers}; the rows do not compare numbers of workers"), row
+                       f"{row['workers']}; the rows do not compare numbers of workers"), row
 
 
 def _is_scaled(other: Row, row: Row, most: float) -> bool:
@@ -183,9 +184,9 @@ def two_things_changed(rows: list[Row]) -> Found:
         others = [other for other in shaped if other.global_batch != row.global_batch]
         if row.size > 1 and others and all(row.batch != each.batch and row.size != each.size for each in others):
             first = min(shaped, key=lambda row: row.size)
-            yield (f"{first.workers} of batch {text(first.batch)} against {row.workers} of batch {text(row.batch)}: "
-                   f"the global batch is {text(row.global_batch / first.global_batch)} times as large; state both "
-                   "learning rates, and the rule between them"), first, row
+            yield (f"{first['workers']} of batch {text(first.batch)} against {row['workers']} of batch "
+                   f"{text(row.batch)}: the global batch is {text(row.global_batch / first.global_batch)} times as "
+                   "large; state both learning rates, and the rule between them"), first, row
 
 
 IMAGES = 10_000

@@ -41,42 +41,26 @@ SPEEDS = ("images_per_sec", "seconds_per_epoch", "train_seconds", "total_seconds
 
 
 class Row(dict[str, Any]):
-    """A record, or a line of a table, by the columns of `COLUMNS`; `workers` is `size` here, as in records.
+    """A record, or a line of a table, by the columns of `COLUMNS`.
 
     Figures are attributes, such as `row.speedup`: NaN, with which every comparison is false, if there is none. Also
-    `where`, the run or the file; `line`, in a file, or 0; and `settings`, whatever has to agree in a comparison apart
-    from the batch size, as text.
+    `where`, the run or the file; `line`, in a file, or 0; `settings`, whatever has to agree in a comparison apart from
+    the batch size, as text; and what follows from the cells: `size`, all workers, or nodes x processes; the `batch` of
+    a worker; the `global_batch`; `workers` and `place`, the row in a message, as text.
     """
+
+    def __init__(self, cells: dict[str, Any]):
+        super().__init__(cells)
+        unit = "node" if {"size", "processes_per_node"}.isdisjoint(self) else "worker"
+        self["size"] = size = _first(self.size, self.nodes * _first(self.processes_per_node, 1.0))
+        self["batch"] = _first(self.batch_size, self.global_batch_size / _first(size, 1.0))
+        self["global_batch"] = _first(self.global_batch_size, self.batch_size * size)
+        self["workers"] = f"{text(size)} {unit}{'s' * (size != 1)}" if size > 0 else "an unknown number of workers"
+        self["place"] = f"line {self['line']}" if self["line"] else self["where"]
 
     def __getattr__(self, name: str) -> float:
         cell = self.get(name)
         return float(cell) if isinstance(cell, int | float) and math.isfinite(cell) else math.nan
-
-    @property
-    def size(self) -> float:
-        """The number of workers, or nodes x processes; NaN if the row does not say it."""
-        return _first(self.__getattr__("size"), self.nodes * _first(self.processes_per_node, 1.0))
-
-    @property
-    def batch(self) -> float:
-        """The images of one step of one worker."""
-        return _first(self.batch_size, self.global_batch_size / _first(self.size, 1.0))
-
-    @property
-    def global_batch(self) -> float:
-        """The images of one step of all workers."""
-        return _first(self.global_batch_size, self.batch_size * self.size)
-
-    @property
-    def workers(self) -> str:
-        """The number of workers as text, or that of nodes if the row does not say how many each had."""
-        unit = "node" if {"size", "processes_per_node"}.isdisjoint(self) else "worker"
-        return f"{text(self.size)} {unit}{'s' * (self.size != 1)}" if self.size > 0 else "an unknown number of workers"
-
-    @property
-    def place(self) -> str:
-        """The row in a message."""
-        return f"line {self['line']}" if self["line"] else self["where"]
 
     def throughput(self, by: str) -> float:
         """Return the throughput, in any unit, from one of the columns `SPEEDS`; NaN if it has none."""
@@ -193,12 +177,13 @@ def read(path: Path) -> list[Row]:
                        f"the table that `labs lint --template` prints; known are {', '.join(COLUMNS)}")
     if not any(name in FIGURES for name in names):
         raise LabError(f"{path.name} holds no figures to check; give at least one of {', '.join(FIGURES)}")
-    for line, cells in lines.items():
-        row = Row({RENAMED.get(name, name): cell if name in TEXTS else _number(f"{path.name}, line {line}", name, cell)
-                   for name, cell in cells.items()}, where=path.name, line=line)
-        row["steps_per_epoch"] = row.steps / max(1.0, row.get("epochs", 1.0))
-        row["settings"] = {name: str(row.get(name, "")) for name in ALIKE}
-        rows.append(row)
+    for line, texts in lines.items():
+        place = f"{path.name}, line {line}"
+        cells: dict[str, Any] = {RENAMED.get(name, name): cell if name in TEXTS else _number(place, name, cell)
+                                 for name, cell in texts.items()}
+        rows.append(Row(cells | {
+            "where": path.name, "line": line, "settings": {name: str(cells.get(name, "")) for name in ALIKE},
+            "steps_per_epoch": cells.get("steps", math.nan) / max(1.0, cells.get("epochs", 1.0))}))
     return rows
 
 

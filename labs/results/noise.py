@@ -320,7 +320,7 @@ def epochs_by_size(run: Record) -> dict[int, list[tuple[float, float]]]:
     changed = {math.floor(before["epochs"]) + 1 for before, after in itertools.pairwise(progress)
                if before["size"] != after["size"]}
     epochs: dict[int, list[tuple[float, float]]] = {}
-    for row in run["history"][1:] if progress or "events" not in tables else []:
+    for row in run.get("history", [])[1:] if progress or "events" not in tables else []:
         if row["epoch"] not in changed and row.get("train_seconds") is not None:
             epochs.setdefault(row.get("size", run["layout"]["size"]), []).append((row["train_seconds"],
                                                                                   row.get("steps", 1)))
