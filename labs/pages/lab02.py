@@ -113,10 +113,9 @@ def _with_code(runs: Runs, code: str) -> Runs:
 
 
 def reference_table(runs: Runs) -> pd.DataFrame:
-    """Return accuracy, seconds, speedup and efficiency by epochs and workers, of the runs with the kit's `fit`.
+    """Return accuracy (mean), seconds, speedup and efficiency by epochs and workers, of the runs with the kit's `fit`.
 
-    Accuracies are means over the seeds. `train_seconds` is the time of all epochs, the first included; speedups are
-    ratios of throughputs without it, with their 95 % interval.
+    `train_seconds` includes the first epoch; the throughputs behind a speedup do not.
     """
     frame = records.table(_with_code(runs, "kit"))
     table = scaling.speedups(frame).set_index(SETTING)

@@ -17,7 +17,6 @@ from labs.results.tables import heading
 from labs.run.text import plural
 
 Runs = Sequence[dict[str, Any]]
-"""Records of runs."""
 EDGE: dict[str, Any] = {"edgecolor": "black", "linewidth": 0.6}
 """The edge of a bar."""
 

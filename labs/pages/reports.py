@@ -6,6 +6,8 @@ import pandas as pd
 
 from labs.run.paths import ROOT
 
+CODE = r"\b[MCTAF]\d(?:\.\d)?\b"
+"""The code of a question of the course reports, such as C3.2."""
 TABLES = {"lab02": ("lab02_mnist_accuracy", "train_seconds"), "lab04": ("lab04_speedup", "seconds_per_epoch")}
 """The table of one node's runs, and its times."""
 
