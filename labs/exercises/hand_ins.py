@@ -67,8 +67,6 @@ def read(path: Path) -> HandIn:
             if name in files:
                 raise LabError(f"it holds two files {name}")
             files[name] = content
-        if sum(map(len, files.values())) > LARGEST:
-            raise LabError(f"its files are larger than {LARGEST >> 20} MiB together")
         return _parse(files)
     # `zipfile` raises NotImplementedError, a RuntimeError, for a later version of zip, and ValueError for odd names.
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, LabError) as problem:
@@ -95,6 +93,8 @@ def _read_zip(content: bytes) -> Iterator[tuple[str, bytes]]:
 
 def _parse(files: dict[str, bytes]) -> HandIn:
     """Return the hand-in of which these are the files."""
+    if sum(map(len, files.values())) > LARGEST:
+        raise LabError(f"its files are larger than {LARGEST >> 20} MiB together")
     if MANIFEST not in files:
         raise LabError(f"no {MANIFEST}")
     manifest = msgspec.json.decode(files[MANIFEST], type=Manifest)

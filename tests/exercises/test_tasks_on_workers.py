@@ -34,7 +34,6 @@ exercises.show({"lab02.step": step})
 EXCHANGE = "gradients = [hvd.allreduce(gradient) for gradient in gradients]"
 MISTAKES = {
     "no exchange": (EXCHANGE, "pass", "hold different weights"),
-    "a sum": ("hvd.allreduce(gradient)", "hvd.allreduce(gradient, op=hvd.Sum)", "one worker .* ends at other weights"),
     "an error": (EXCHANGE, "gradients = gradients[99]", r"rank \d of two raised IndexError"),
     "a name of another cell": (EXCHANGE, "gradients = average(gradients)", "this cell needs `average`, which it"),
     "another order": (EXCHANGE, "_ = hvd.rank() or hvd.allreduce(loss)\n    hvd.broadcast(loss, root_rank=0)",
@@ -42,6 +41,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.timeout(600)
 def test_the_step_of_the_solution_passes_and_wrong_ones_are_refused(capsys):
     exercises.check("lab02.step", solution("lab02.step"))
     assert "lab02.step: right: after 3 steps on two real workers their weights are equal" in capsys.readouterr().out
