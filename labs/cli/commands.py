@@ -56,7 +56,7 @@ def main() -> None:
     except KeyboardInterrupt as stopped:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # It is ending.
             signal.signal(number, signal.SIG_IGN)
-        cure = {"sweep": "; the same command continues", "run": f"; to continue: {stopped}" if str(stopped) else ""}
+        cure = {"sweep": "; the same command continues", "run": f"; to continue, add {stopped}" if str(stopped) else ""}
         sys.exit(_interrupted(cure.get("".join(sys.argv[1:2]), "")))
     except BrokenPipeError:  # `labs results | head` is not an error; 141 is what SIGPIPE gives.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it at exit.
