@@ -65,10 +65,13 @@ def main() -> None:
     except KeyboardInterrupt as stopped:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # It is ending.
             signal.signal(number, signal.SIG_IGN)
-        cure = {"sweep": "; the same command continues", "run": f"; to continue: {stopped}" if str(stopped) else ""}
+        cure = {"sweep": "; the same command continues", "run": f"; to continue, add {stopped}" if str(stopped) else ""}
         with contextlib.suppress(OSError):  # The terminal has been closed.
             print(f"labs: interrupted{cure.get(''.join(sys.argv[1:2]), '')}", file=sys.stderr)
         sys.exit(130)
+    except BrokenPipeError:  # `labs results | head` is not an error; 141 is what SIGPIPE gives.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it at exit.
+        sys.exit(141)
     except (LabError, OSError) as problem:
         if not isinstance(error := explain_os_error(problem), LabError):
             raise

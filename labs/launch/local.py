@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from types import ModuleType
 from typing import IO, Any
 
 from labs.launch import failure, mpirun, supervisor
-from labs.run import catalogue, cluster_state, command_line, environment, paths, resources, run_lock, terminal
+from labs.run import catalogue, command_line, environment, resources, run_lock, terminal
 from labs.run.catalogue import Lab
 from labs.run.errors import Interrupted, LabError
 from labs.run.options import Options
@@ -34,7 +33,7 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
 
     Raises:
         LabError: The command line is wrong, or the run failed: with rank, host, step and cause.
-        KeyboardInterrupt: The run was interrupted; the text is the command that resumes it, if anything is saved.
+        KeyboardInterrupt: The run was interrupted; the text is the options that resume it, if anything is saved.
     """
     environment.refuse_harmful()
     lab = catalogue.load_lab(lab)
@@ -66,17 +65,8 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
             _launch(lab, config, workers, arguments, log, options, folder)
     except KeyboardInterrupt:
         if not (folder / "record.json").exists():  # Otherwise there is nothing to resume.
-            raise Interrupted(_to_resume(lab, arguments, workers, oversubscribe)
-                              if run_lock.is_saved(folder) else "") from None
+            raise Interrupted(f"--resume --name {folder.name}" * run_lock.is_saved(folder)) from None
     return json.loads((folder / "record.json").read_bytes())
-
-
-def _to_resume(lab: Lab, arguments: Sequence[str], workers: int, oversubscribe: bool) -> str:
-    """Return the command that resumes a run."""
-    words = [*(["cluster"] if cluster_state.inside() else []), "run", lab.name,
-             *(word for word in arguments if word != "--resume"), "--resume", "--workers", str(workers),
-             *(["--oversubscribe"] if oversubscribe else [])]
-    return f"{paths.labs_command()} {shlex.join(words)}"
 
 
 def _launch(lab: Lab, config: Any, workers: int, arguments: Sequence[str], log: IO[str] | None, options: Options,

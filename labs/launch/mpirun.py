@@ -35,14 +35,9 @@ def command(workers: int, env: Mapping[str, str] | None = None) -> list[str]:
     # Horovod: by default mpirun binds a worker to one core, which its threads would have to share; and a rank that
     # waits must yield its core to the ranks that compute.
     flags = ["--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
-    if nodes() == 1:
-        # The workers share memory. With the TCP component they would also listen on every network, and the component
-        # for fabrics (ofi) takes a second of every start to find that there is none.
-        flags += ["--mca", "btl", "^tcp,ofi"]
-    else:
-        # A worker that has lost another one aborts the run. Without the delay, mpirun would report only this abort, not
-        # the worker that was lost and why.
-        flags += ["--mca", "mpi_abort_delay", "2"]
+    # On one node workers share memory: with TCP they would listen on every network, and `ofi` takes a second to start.
+    # On several, a worker that has lost another one aborts: without the delay, mpirun would not report the lost one.
+    flags += ["--mca", "btl", "^tcp,ofi"] if nodes() == 1 else ["--mca", "mpi_abort_delay", "2"]
     # `check_slots` has counted. Open MPI would ignore hyperthreads, and count tasks where a site grants cores.
     return [launcher, *exports, "-np", str(workers), *flags, "--map-by", ":OVERSUBSCRIBE"]
 

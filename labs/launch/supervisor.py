@@ -23,10 +23,8 @@ from labs.launch import failure
 from labs.run import terminal, worker
 from labs.run.errors import ERROR_PREFIX, Interrupted
 
-SECONDS_TO_SAVE = 20.0
-SECONDS_TO_END = 5.0
-SECONDS_AFTER_ERROR = 2.0
-"""How long mpirun may take to end after a worker has failed; it needs a fraction of a second."""
+SECONDS_TO_SAVE, SECONDS_TO_END, SECONDS_AFTER_ERROR = 20.0, 5.0, 2.0
+"""The longest times: to save after Ctrl-C, to end when asked to, and for mpirun to end after a worker has failed."""
 
 
 @contextlib.contextmanager

@@ -49,10 +49,7 @@ def write_json(path: str | os.PathLike, value: Any) -> None:
 
 @contextlib.contextmanager
 def folder(path: str | os.PathLike) -> Iterator[Path]:
-    """Yield a temporary folder beside `path`, and rename it to `path` if the block succeeds.
-
-    If another process has made `path` meanwhile, that folder stays and the new one is deleted.
-    """
+    """Yield a temporary folder beside `path`, and rename it to `path` if the block succeeds and none is there yet."""
     path = Path(path)
     temporary = _temporary(path)
     temporary.mkdir(parents=True)

@@ -20,7 +20,7 @@ from labs.run.errors import ERROR_PREFIX
 FOLDER = "heartbeats"
 """Name of the heartbeats' folder in a run's folder."""
 BYTES = 4096
-"""The size of a heartbeat's file. A rename a second, as of an atomic write, would burden a shared file system."""
+"""The size of a heartbeat's file, written in place: a rename a second would burden a shared file system."""
 SUPERVISOR = "LABS_SUPERVISOR"
 """The environment variable that tells workers the process of `labs run`, as "host:pid"; they end with it."""
 SECONDS_TO_BE_ENDED = 10.0

@@ -29,10 +29,7 @@ def describe_quota() -> str:
 
 
 def _control_groups(root: Path) -> list[Path]:
-    """Return the folders of this process's control group and of all above it.
-
-    A container may see the host's path of its group, which is not below its folder of groups: that folder is its group.
-    """
+    """Return the folders of this process's control group, which a container may see by the host's path, and above."""
     memberships = root / "proc/self/cgroup"
     match = re.search(r"^0::/(.*)", memberships.read_text() if memberships.exists() else "", re.MULTILINE)
     inside = PurePosixPath(match[1] if match and ".." not in match[1] else "")

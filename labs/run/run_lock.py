@@ -23,13 +23,10 @@ from labs.run.options import Options
 PATIENCE = 3.0
 """Seconds to wait for the lock; after them its holder has written its name."""
 STARTED = "run.json"
-"""The file in a run's folder with the workers of its first start, and the Config and Options of its last."""
+"""The file with the number of workers of a run's first start, and the Config and Options of its last."""
 
 def run_lock(folder: Path, patience: float = 0.0) -> FileLock:
-    """Return a context that holds a run's folder; it raises Timeout if another process holds it, or OSError.
-
-    If the process that holds the lock dies, the kernel releases it.
-    """
+    """Return a context that holds a run's folder, until its process dies; it raises Timeout if another one does."""
     return FileLock(folder / ".lock", timeout=patience)
 
 
@@ -120,7 +117,11 @@ def refuse_taken(lab: str, folder: Path, options: Options, config: Any, workers:
         if begun["workers"] and workers:  # 0: it may change, as in elastic training.
             before, now = before | {"workers": begun["workers"]}, now | {"workers": workers}
         refuse_changed(folder.name, before, now)
-        _refuse_fewer_epochs(folder, getattr(config, "epochs", None))
+        last = max((path.stem for path in folder.glob("checkpoints/epoch-*.npz")), default="")
+        if match := re.fullmatch(r"epoch-(\d+)(-step-\d+)?", last):
+            epoch = int(match[1]) + bool(match[2])
+            if epoch > getattr(config, "epochs", epoch):
+                raise LabError(f"run {folder.name!r} has begun epoch {epoch}; resume it with --epochs {epoch} or more")
 
 
 def is_saved(folder: Path) -> bool:
@@ -144,11 +145,3 @@ def refuse_changed(run: str, before: Mapping[str, Any], now: Mapping[str, Any], 
     if differing:
         cure = "omit what differs when you resume" if are_options else "resume it with the earlier settings"
         raise LabError(f"run {run!r} was started with {', and '.join(differing)}; {cure}, or choose another --name")
-
-
-def _refuse_fewer_epochs(folder: Path, epochs: int | None) -> None:
-    """Refuse to resume a run that has already trained for more epochs."""
-    last = max((path.stem for path in folder.glob("checkpoints/epoch-*.npz")), default="")
-    match = re.fullmatch(r"epoch-(\d+)(-step-\d+)?", last)
-    if match and epochs is not None and (begun := int(match[1]) + bool(match[2])) > epochs:
-        raise LabError(f"run {folder.name!r} has begun epoch {begun}; resume it with --epochs {begun} or more")

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from labs.run import environment, heartbeat
@@ -41,7 +41,7 @@ _deferred = False
 _requested = False
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Run the lab whose module was started as the program, as one worker of its run."""
     end_with_launcher()
     environment.hide_warnings()
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # `python -m` has loaded the module as __main__, where its name is lost.
     lab = load_lab(importlib.import_module(sys.modules["__main__"].__spec__.name))  # type: ignore[union-attr]
     try:
-        config, options = parse(lab, sys.argv[1:] if arguments is None else arguments)
+        config, options = parse(lab, sys.argv[1:])
         os.environ.update(lab.environment)  # Before TensorFlow loads, which reads them.
         os.environ.pop("MPLBACKEND", None)  # An invalid one would fail when the curves are plotted, at the end.
         lab.run(config, options)
@@ -74,9 +74,8 @@ def leave(problem: BaseException, where: str, secondary: str = "stopped, since a
         traceback.print_exception(problem)
     cause = secondary if is_secondary else _cause(problem)
     print(f"{ERROR_PREFIX}{one_line(where + cause)}", file=sys.stderr, flush=True)
-    if isinstance(problem, SystemExit):
-        os._exit((problem.code & 255 if isinstance(problem.code, int) else 1) or 1)
-    os._exit(130 if isinstance(problem, KeyboardInterrupt) else 1)
+    own = problem.code if isinstance(problem, SystemExit) and isinstance(problem.code, int) else 0
+    os._exit(130 if isinstance(problem, KeyboardInterrupt) else own & 255 or 1)
 
 
 def is_secondary_failure(problem: BaseException) -> bool:
@@ -88,13 +87,11 @@ def _cause(problem: BaseException) -> str:
     """Return an exception as one line."""
     if is_out_of_memory(problem):
         return "out of memory; lower --batch-size, or ask for more (sbatch --mem); lab 6 shows what fits"
-    if isinstance(problem, LabError):
-        return first_line(problem)
     if isinstance(problem, SystemExit):
         return f"exited before the run ended, with sys.exit({problem.code!r})"
     if isinstance(problem, KeyboardInterrupt):
         return str(problem) or "interrupted"
-    return f"{type(problem).__name__}: {first_line(problem)}"
+    return f"{type(problem).__name__}: " * (not isinstance(problem, LabError)) + first_line(problem)
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ import fcntl
 import os
 import pty
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -153,14 +152,14 @@ def test_interrupt_saves_between_two_steps_and_leaves_no_process(labs, tmp_path,
         process.send_signal(number)
     output, errors = process.communicate(timeout=40)
     assert process.returncode == 130
-    line, command = errors.strip().splitlines()[-1].split(" to continue: ")
-    assert line == "labs: interrupted;"
+    line, options = errors.strip().splitlines()[-1].split(" add ")
+    assert line == "labs: interrupted; to continue,"
     assert_all_gone(everyone)
     step, epoch = re.search(r"^stopped and saved after (?:step (\d+) of )?epoch (\d+)$", output, re.MULTILINE).groups()
     saved = max((tmp_path / "results/lab10_caltech/it/checkpoints").glob("*.npz"), key=lambda path: path.stem).stem
     assert saved == (f"epoch-{int(epoch) - 1:05d}-step-{int(step):07d}" if step else f"epoch-{int(epoch):05d}")
     if number == signal.SIGINT:
-        wait_for(labs(*shlex.split(command)[1:]), "resumed after epoch")
+        wait_for(labs("run", "lab10", *options.split()), "resumed after epoch")
 
 
 def test_interrupt_before_the_training_ends_at_once(labs):
