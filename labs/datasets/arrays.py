@@ -24,8 +24,7 @@ class Arrays:
     test_images: np.ndarray
     test_labels: np.ndarray
     class_names: tuple[str, ...]
-    digest: str = ""
-    """Of everything above, as it was read: `dataclasses.replace` keeps it."""
+    digest: str = ""  # Of everything above, as it was read: `dataclasses.replace` keeps it.
 
     def __post_init__(self):
         arrays = (self.train_images, self.train_labels, self.test_images, self.test_labels)

@@ -12,10 +12,8 @@ import numpy as np
 class Augment:
     """How much training images are augmented."""
 
-    flip: bool = True
-    """Mirror half of the images, left to right."""
-    shift: float = 0.1
-    """Move by up to this share of the side, each way, in whole pixels."""
+    flip: bool = True  # Mirror half of the images, left to right.
+    shift: float = 0.1  # Move by up to this share of the side, each way, in whole pixels.
 
 
 def random_params(n: int, seed: int, epoch: int) -> np.ndarray:

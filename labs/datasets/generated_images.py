@@ -115,7 +115,6 @@ OBJECTS: dict[str, list[Polygon]] = {
 
 
 def generator(*key: int) -> np.random.Generator:
-    """Return the random number generator of a key: the same numbers on every machine."""
     return np.random.Generator(np.random.PCG64(key))
 
 

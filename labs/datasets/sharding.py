@@ -16,10 +16,8 @@ from labs.run.text import plural
 class Shard:
     """One worker's images of one epoch."""
 
-    rows: np.ndarray
-    """Positions of the images of each step, int64 [steps, batch_size]."""
-    weights: np.ndarray
-    """Weight of each image in the loss, float32 [steps, batch_size]: 1 except in the last step, see `shard`."""
+    rows: np.ndarray  # Positions of the images of each step, int64 [steps, batch_size].
+    weights: np.ndarray  # Weight of each image in the loss, float32 [steps, batch_size]: 1 except in the last step.
     epoch: int
 
     @property

@@ -22,14 +22,10 @@ NOISE = 1024  # Largest number of different random images.
 class Subset:
     """Some of the images of a data set."""
 
-    images: np.ndarray | ImageCache
-    """All images of the data set, uint8 [n, height, width, channels]."""
-    labels: np.ndarray
-    """All classes, int64 [n], or all ages in years, float32 [n]."""
-    positions: np.ndarray
-    """Indices of the images of this subset, int64 [k]."""
-    data: str = ""
-    """Digest of the whole data set, with its test images; independent of split, seed and image size."""
+    images: np.ndarray | ImageCache  # All images of the data set, uint8 [n, height, width, channels].
+    labels: np.ndarray  # All classes, int64 [n], or all ages in years, float32 [n].
+    positions: np.ndarray  # Indices of the images of this subset, int64 [k].
+    data: str = ""  # Digest of the whole data set, with its test images; independent of split, seed and image size.
 
     def __post_init__(self):
         if isinstance(self.images, np.ndarray):
@@ -57,8 +53,7 @@ class Splits:
     validation: Subset
     test: Subset
     class_names: Sequence[str]
-    description: str
-    """What the data set holds and what was left out, for the user."""
+    description: str  # What the data set holds and what was left out, for the user.
 
 
 def from_folder(root: Path, image_size: int, test_split: float, validation_split: float, seed: int) -> Splits:
@@ -87,11 +82,10 @@ def from_tree(root: Path, image_size: int, test_split: float, validation_split: 
     if not index.train_and_test_folders(root):
         return from_folder(root, image_size, test_split, validation_split, seed)
     images = ImageCache(index.index_train_and_test(root), image_size)
-    is_test = index.in_test(images.sound)
-    rest = np.flatnonzero(~is_test)
-    names = [images.sound.paths[row] for row in rest]
-    split = _split_numbered(names, images.sound.labels[rest], 0.0, validation_split, seed)
-    return _to_splits(images, Split(rest[split.train], rest[split.validation], np.flatnonzero(is_test)))
+    tests = np.flatnonzero(index.in_test(images.sound))
+    first = tests[0]  # All training images come before it.
+    split = _split_numbered(images.sound.paths[:first], images.sound.labels[:first], 0.0, validation_split, seed)
+    return _to_splits(images, split._replace(test=tests))
 
 
 def _split_numbered(names: list[str], labels: np.ndarray, test_split: float, validation_split: float,

@@ -9,10 +9,8 @@ import tensorflow as tf
 class BatchNorm(tf.keras.layers.Layer):
     """Normalizes images by mean and variance of the current batch, or of the batches of all workers `together`.
 
-    It keeps no running statistics.
-
-    Keras' `BatchNormalization(synchronized=True)` knows the replicas of `tf.distribute`, not Horovod's workers, and
-    Horovod's `SyncBatchNormalization` raises an error on Keras 3.
+    It keeps no running statistics. Keras' `BatchNormalization(synchronized=True)` knows the replicas of
+    `tf.distribute`, not Horovod's workers, and Horovod's `SyncBatchNormalization` raises an error on Keras 3.
     """
 
     def __init__(self, together: bool):

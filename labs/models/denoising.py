@@ -15,14 +15,9 @@ def denoiser(image_size: int, depth: int, width: int, recompute: bool = False) -
     """Return a network that predicts the noise of an image and subtracts it.
 
     Input and output float32 [batch, image_size, image_size, 3]. With depth 17 and width 64 it is DnCNN for colour
-    images, with each batch norm folded into the convolution before it. Untrained, it is the identity.
-
-    Args:
-        image_size: Side of an image in pixels.
-        depth: Number of convolutions; at least 3.
-        width: Channels of the hidden convolutions.
-        recompute: Keep about sqrt(depth) activations for the backward pass, and recompute the others (gradient
-            checkpointing).
+    images, with each batch norm folded into the convolution before it. Untrained, it is the identity. To recompute is
+    to keep about sqrt(depth) activations for the backward pass, and to compute the others again (gradient
+    checkpointing).
     """
     noisy = layers.Input((image_size, image_size, 3))
     x = _convolution(width)(noisy)

@@ -26,10 +26,8 @@ from labs.run.errors import LabError
 layers = tf.keras.layers
 applications = tf.keras.applications
 
-SMALLEST_SIZE = {"resnet50": 32, "inception_v3": 75, "vgg16": 32, "vgg16_dense": 32}
-"""Side in pixels of the smallest image that each network accepts."""
+SMALLEST_SIZE = {"resnet50": 32, "inception_v3": 75, "vgg16": 32, "vgg16_dense": 32}  # Side of an image in pixels.
 MULTIPLICATIONS = {"resnet50": 3.86e9, "inception_v3": 5.71e9, "vgg16": 15.35e9, "vgg16_dense": 15.47e9}
-"""Multiplications of an image's forward pass at 224 pixels, InceptionV3 at 299."""
 
 
 def age_model(name: str, image_size: int) -> tf.keras.Model:

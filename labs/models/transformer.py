@@ -28,15 +28,8 @@ def vit(image_size: int, classes: int, width: int, depth: int, heads: int, patch
     """Return a vision transformer with pre-norm blocks: attention, then a hidden layer of four times the width.
 
     Input uint8 [batch, image_size, image_size, 3], output probabilities [batch, classes]. At 224 pixels, with 1000
-    classes, width 768, depth 12 and 12 heads it is ViT-B and has 86,567,656 parameters.
-
-    Args:
-        image_size: Side of an image in pixels.
-        classes: Number of classes.
-        width: Size of a token's vector; a multiple of the attention heads.
-        depth: Number of blocks.
-        heads: Attention heads per block.
-        patch_size: Side of a patch in pixels; each patch is a token.
+    classes, width 768 (the size of a token's vector), depth 12 and 12 heads it is ViT-B and has 86,567,656 parameters.
+    Each patch is a token.
 
     Raises:
         LabError: The patch size does not divide the image size, or the heads do not divide the width.
