@@ -62,7 +62,7 @@ class ImageCache:
         self._pool = ThreadPoolExecutor(self._cores, "decode")
         folder = self._open_folder()
         # It is never written to, but numpy exports memory to TensorFlow only if it is writable.
-        self.memory = np.asarray(np.load(folder / "pixels.npy", mmap_mode="r+")) if cached else None
+        self.memory = np.asarray(np.load(folder / "pixels.npy", mmap_mode="r+", allow_pickle=False)) if cached else None
         checked = json.loads((folder / "checked.json").read_text())
         self.bad: dict[str, str] = checked["bad"]
         self.digest: str = checked["digest"]

@@ -207,7 +207,7 @@ def parse(content: bytes, path: str) -> Record:
     except msgspec.ValidationError as problem:
         text, _, field = str(problem).rstrip("`").partition(" - at `$.")
         raise LabError(f"{path}: {field}: {text}".replace("[...]", "")) from None
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise LabError(f"{path}: damaged, not JSON: {problem}") from None
     return record
 

@@ -7,17 +7,20 @@ import time
 import numpy as np
 import pytest
 
+from labs.datasets.image_cache import ImageCache
 from labs.datasets.splits import Subset
 from labs.measure import throughput
 from labs.measure.throughput import input_rate
 from labs.measure.utilization import Utilization, combine
 
 
-class Slow:
+class Slow(ImageCache):
     """Pictures of which each takes four milliseconds."""
 
-    dtype = np.dtype(np.uint8)
-    shape = (64, 8, 8, 3)
+    memory, shape = None, (64, 8, 8, 3)
+
+    def __init__(self):
+        """Read no files."""
 
     def __getitem__(self, rows):
         time.sleep(0.004 * len(rows))
