@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import labs
-from labs.launch import mpirun, supervisor
+from labs.run import mpirun, supervisor
 from labs.run.paths import ROOT
 
 Figures = dict[str, float]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from labs import Lab, Options, Sweep, datasets, fields, main, models, results, training
-from labs.launch import mpirun
+from labs.run import mpirun
 from labs.run.paths import ROOT
 
 SHORT = Annotated[int, fields.Range(1, 1024)]

@@ -129,8 +129,8 @@ def prove(steps: Steps, mpi: Mpi, python: Path, program: Path = ROOT / "setup" /
         SetupError: The weights differ, or the program did not start or did not end.
     """
     sys.path.append(str(ROOT))
-    from labs.launch.failure import proof_verdict
     from labs.run.errors import PROOF_PREFIX
+    from labs.run.failure import proof_verdict
 
     # The kit knows Open MPI's flags; as a program of the new environment it also finds that environment's mpirun.
     ours = mpi.version.startswith("openmpi")
@@ -151,7 +151,7 @@ def prove(steps: Steps, mpi: Mpi, python: Path, program: Path = ROOT / "setup" /
 
 def _visible_gpus() -> int:
     if "CUDA_VISIBLE_DEVICES" in os.environ:
-        from labs.launch.mpirun import visible_gpus
+        from labs.run.mpirun import visible_gpus
 
         return visible_gpus()  # Without this variable it would need a package that this Python may lack.
     if shutil.which("nvidia-smi") is None:

@@ -16,7 +16,7 @@ from labs.run import catalogue, lazy
 from labs.run.paths import ROOT
 
 PARTS = {
-    "core": ("datasets", "launch", "measure", "models", "results", "run", "training", "*.py"),
+    "core": ("datasets", "measure", "models", "results", "run", "training", "*.py"),
     "pages": ("pages", "exercises", "lint"), "tools": ("tools",), "command": ("cli",),
 }
 """The folders of each part of labs/."""

@@ -140,8 +140,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 def _run(args: argparse.Namespace) -> None:
     """Start the workers, wait for their end, and print commands to paste: the report, the page, a run to compare."""
     from labs.datasets import registry
-    from labs.launch import local
-    from labs.run import command_line
+    from labs.run import command_line, local
 
     lab = catalogue.load_lab(args.lab)
     config, options = command_line.parse(lab, args.lab_options, launches=True)
@@ -172,7 +171,7 @@ def _add_launch(parser: argparse.ArgumentParser) -> None:
 
 def _launch(args: argparse.Namespace) -> int:
     """Run the script and return the exit code: that of the first worker that failed, or 0."""
-    from labs.launch import failure, mpirun, supervisor
+    from labs.run import failure, mpirun, supervisor
 
     if not args.script.is_file():
         similar = usage.suggestion(args.script.name, [path.name for path in args.script.parent.glob("*.py")])
@@ -184,7 +183,7 @@ def _launch(args: argparse.Namespace) -> int:
            "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": f"{2 * args.stall_seconds:.0f}"}
     # TensorFlow: by default each worker would start a thread for every core.
     env.setdefault("TF_NUM_INTRAOP_THREADS", str(max(1, mpirun.slots() // workers)))
-    program = [*mpirun.PYTHON, "-m", "labs.launch.script", str(args.script), *args.arguments]
+    program = [*mpirun.PYTHON, "-m", "labs.run.script", str(args.script), *args.arguments]
     evidence = failure.Evidence()
     code = supervisor.supervise([*mpirun.command(workers, env), *program], env, None, evidence, is_mpirun=True,
                                 saves=False)

@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from labs.launch import local, mpirun
-from labs.run import catalogue, cluster_state, command_line, resources, run_lock, slurm, terminal, usage
+from labs.run import catalogue, cluster_state, command_line, local, mpirun, resources, run_lock, slurm, terminal, usage
 from labs.run.catalogue import Lab
 from labs.run.errors import ERROR_PREFIX, LabError
 from labs.run.paths import ROOT, format_path

@@ -9,9 +9,9 @@ import numpy as np
 
 from labs.exercises import child
 from labs.exercises.grading import NoAnswerError, require, shorten
-from labs.launch import mpirun
-from labs.launch.supervisor import complete
+from labs.run import mpirun
 from labs.run.paths import ROOT
+from labs.run.supervisor import complete
 
 SECONDS = 60
 """The time limit. Two workers need 10 to 15 s on two idle cores, most of it to import TensorFlow."""

@@ -14,11 +14,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from labs.launch import mpirun, supervisor
 from labs.pages import plots
 from labs.pages.plots import Runs
 from labs.results import noise, records, scaling
-from labs.run import atomic
+from labs.run import atomic, mpirun, supervisor
 from labs.run.errors import LabError
 from labs.run.paths import ROOT, results_dir
 

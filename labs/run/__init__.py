@@ -1,4 +1,4 @@
-"""A run's lab, options, names, files, lock, heartbeat and errors."""
+"""A run: its lab, options, files and lock; the launch of its workers, its supervision and its errors."""
 
 from typing import TYPE_CHECKING
 

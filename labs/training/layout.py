@@ -105,7 +105,7 @@ def pin_gpu(local_rank: int, local_size: int) -> str | None:
         tf.config.set_visible_devices(gpu, "GPU")
     if tf.config.get_visible_devices("GPU")[:1] != [gpu]:
         raise LabError(f"TensorFlow has started in this process, on another GPU than {gpu.name}; start this run in a "
-                       "new process: labs.launch.local.run(lab, config)")
+                       "new process: labs.run.local.run(lab, config)")
     import pynvml
 
     with contextlib.suppress(pynvml.NVMLError, IndexError):
@@ -145,7 +145,7 @@ def set_threads(asked: int, local_size: int) -> int:
                                       ("INTER", threading.get_inter_op_parallelism_threads())))
     if asked and (intra, inter) != (asked, asked):
         raise LabError(f"TensorFlow has started in this process, with {plural(max(intra, inter), 'thread')}, and this "
-                       f"run needs {asked}; start it in a new process: labs.launch.local.run(lab, config, workers=1)")
+                       f"run needs {asked}; start it in a new process: labs.run.local.run(lab, config, workers=1)")
     return intra
 
 

@@ -124,7 +124,7 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: M
         has = run_environment.horovod_environment()
         if late := [name for name, value in (environment or {}).items() if has.get(name) != value]:
             raise LabError(f"Horovod has started in this process without this run's {', '.join(late)}; start it in a "
-                           "new process: labs.launch.local.run(lab, config, workers=1)")
+                           "new process: labs.run.local.run(lab, config, workers=1)")
     else:
         run_environment.refuse_harmful()
         os.environ.update(environment or {})

@@ -13,7 +13,7 @@ import numpy as np
 import psutil
 import pytest
 
-from labs.launch import mpirun
+from labs.run import mpirun
 from labs.run.paths import ROOT
 from tests.tools.cluster.client import until
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from labs.launch import mpirun
 from labs.results import records, scaling
+from labs.run import mpirun
 
 GPUS = mpirun.visible_gpus()
 WORKERS = max(2, GPUS)

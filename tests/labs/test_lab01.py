@@ -7,7 +7,7 @@ import math
 import pytest
 
 from labs import lab01_baseline as lab
-from labs.launch import local
+from labs.run import local
 from tests.exercises.solved import solved
 
 

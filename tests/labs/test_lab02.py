@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from labs import lab02_horovod as lab
-from labs.launch import local
 from labs.pages import lab02 as page
+from labs.run import local
 from labs.run.paths import ROOT
 from tests.exercises.solved import solved, with_solutions
 

@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from labs import lab03_lr_scaling as lab
-from labs.launch import local
 from labs.pages import lab03 as page
+from labs.run import local
 from tests.exercises.solved import solved
 
 DEMO = lab.PRESETS["demo"]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from labs import lab04_speedup as lab
-from labs.launch import local
+from labs.run import local
 from tests.exercises.solved import solved
 
 TINY = dataclasses.replace(lab.PRESETS["demo"], images=128, epochs=2)

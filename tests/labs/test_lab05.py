@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from labs import lab05_allreduce as lab
-from labs.launch import local
+from labs.run import local
 from tests.exercises.solved import solved
 
 pytestmark = pytest.mark.workers

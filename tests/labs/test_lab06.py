@@ -7,9 +7,8 @@ import dataclasses
 import pytest
 
 from labs import lab06_memory as lab
-from labs.launch import local
 from labs.measure import memory
-from labs.run import resources
+from labs.run import local, resources
 from tests.exercises.solved import solved
 
 TINY = dataclasses.replace(lab.PRESETS["demo"], depth=5, width=4, images=32, image_size=32, batch_size=16, epochs=2)

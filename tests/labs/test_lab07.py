@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from labs import lab07_vit as lab
 from labs.exercises.lab07_vit import reference_attention, reference_patches
-from labs.launch import local
+from labs.run import local
 from tests.exercises.solved import solved
 
 TINY = dataclasses.replace(lab.PRESETS["demo"], width=16, depth=1, images=256, epochs=2)

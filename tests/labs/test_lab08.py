@@ -10,8 +10,7 @@ import pytest
 from labs import lab08_throughput as lab
 from labs.datasets import splits
 from labs.datasets.synthetic import make_synthetic
-from labs.launch import local
-from labs.run import options
+from labs.run import local, options
 from tests.exercises.solved import solved
 
 DEMO = lab.PRESETS["demo"]

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from labs import lab09_fruits as lab
-from labs.launch import local
+from labs.run import local
 from labs.run.command_line import to_argv
 from labs.run.options import Options
 from tests.exercises.solved import solved

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from labs import lab10_caltech as lab
-from labs.launch import local
+from labs.run import local
 from labs.run.command_line import to_argv
 from labs.run.options import Options
 from labs.run.paths import ROOT

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from labs import lab11_multinode as lab
-from labs.launch import local
+from labs.run import local
 from tests.exercises.solved import solved
 
 DEMO = lab.PRESETS["demo"]

@@ -15,8 +15,7 @@ import psutil
 import pytest
 
 from labs import lab12_elastic as lab
-from labs.launch import local
-from labs.run import command_line
+from labs.run import command_line, local
 from labs.run.errors import LabError
 from tests import listening
 from tests.exercises.solved import solved

@@ -14,7 +14,7 @@ from PIL import Image
 from labs import lab10_caltech as lab
 from labs.cli.commands import dispatch
 from labs.datasets import splits
-from labs.launch import local
+from labs.run import local
 from labs.run.errors import LabError
 from labs.run.options import Options
 

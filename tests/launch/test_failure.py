@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from labs.launch import failure
+from labs.run import failure
 
 
 class Seconds:

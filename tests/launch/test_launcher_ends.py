@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from labs.launch import local
+from labs.run import local
 from labs.run.errors import LabError
 from tests.workers.programs import ends_early
 

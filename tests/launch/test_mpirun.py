@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from labs.launch import mpirun
+from labs.run import mpirun
 from labs.run.errors import LabError
 
 

@@ -16,7 +16,7 @@ import pytest
 from jupyter_client.manager import KernelManager
 
 from labs import lab04_speedup, lab05_allreduce, lab06_memory, lab12_elastic
-from labs.launch import local, resident
+from labs.run import local, resident
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
 from tests import listening
@@ -151,7 +151,7 @@ class Kernel:
 def test_cells_run_on_the_ranks_can_be_interrupted_and_a_kernel_that_ends_takes_all_with_it(tmp_path, end):
     kernel = Kernel(tmp_path)
     with contextlib.closing(kernel):
-        kernel.run("from labs.launch import resident")
+        kernel.run("from labs.run import resident")
         assert kernel.run("%%px\nprint(1)") == ("error", [], [
             "WorkerError: no workers yet; run the cell with resident.start(2) and, after a kernel restart, all %%px "
             "cells after it"])

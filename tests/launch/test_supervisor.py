@@ -9,7 +9,7 @@ import time
 import psutil
 import pytest
 
-from labs.launch import supervisor
+from labs.run import supervisor
 from tests.waiting import ends
 
 
@@ -37,7 +37,7 @@ def test_a_program_past_its_time_limit_ends_with_all_that_it_started(tmp_path):
 
 PROGRAM = """
 import os, sys
-from labs.launch import failure, supervisor
+from labs.run import failure, supervisor
 supervisor.SECONDS_TO_SAVE = 600.0
 for _ in range(3):
     try:

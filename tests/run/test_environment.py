@@ -11,8 +11,7 @@ import sys
 import pytest
 
 from labs.cli import commands
-from labs.launch import mpirun
-from labs.run import catalogue, command_line, environment, paths
+from labs.run import catalogue, command_line, environment, mpirun, paths
 from labs.run.errors import LabError
 from tests.labs.test_own_data import classes
 

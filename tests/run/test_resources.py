@@ -7,8 +7,7 @@ import time
 
 import pytest
 
-from labs.launch import mpirun
-from labs.run import resources
+from labs.run import mpirun, resources
 from labs.run.errors import LabError
 
 # By case: /proc/self/cgroup, the groups' files, and the CPUs, on a machine with 8 cores.

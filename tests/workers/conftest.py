@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from labs.launch import mpirun
+from labs.run import mpirun
 
 PROGRAMS = Path(__file__).parent / "programs"
 LABS = [sys.executable, "-m", "labs"]

@@ -13,9 +13,8 @@ import psutil
 import pytest
 
 import labs
-from labs.launch import local
 from labs.results import records
-from labs.run import environment
+from labs.run import environment, local
 from tests import listening
 from tests.waiting import ends
 from tests.workers.programs import single_fault

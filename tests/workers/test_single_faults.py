@@ -13,7 +13,7 @@ import numpy as np
 import psutil
 import pytest
 
-from labs.launch import local
+from labs.run import local
 from labs.run.errors import LabError
 from tests.workers.programs import single_fault
 

@@ -150,7 +150,7 @@ def _built_for() -> str | None:
 @functools.cache
 def _import() -> Any:
     """Import both libraries in a process, which a broken one may kill; it prints a line of JSON for each."""
-    from labs.launch import mpirun, supervisor  # Here: packages may be missing.
+    from labs.run import mpirun, supervisor  # Here: packages may be missing.
 
     return supervisor.complete([sys.executable, "-P", "-c", PROBE], 180, mpirun.environment())
 
@@ -197,7 +197,7 @@ def gpus() -> Finding:
     """Compare the driver's GPUs with TensorFlow's, and check whether Horovod sends gradients directly between them."""
     import pynvml
 
-    from labs.launch import mpirun
+    from labs.run import mpirun
 
     try:
         pynvml.nvmlInit()
@@ -238,7 +238,7 @@ def slurm() -> Finding:
 
 def proof() -> Finding:
     """Run setup/proof.py on two workers, started as `labs run` starts them: they take a step together."""
-    from labs.launch import failure, mpirun, supervisor
+    from labs.run import failure, mpirun, supervisor
 
     env = mpirun.environment()
     if mpirun.visible_gpus() < 2:

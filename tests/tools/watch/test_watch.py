@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from labs.launch import mpirun
+from labs.run import mpirun
 from tests.waiting import ends
 
 WATCH = [sys.executable, "-m", "labs", "watch"]

@@ -19,8 +19,7 @@ from typing import IO
 
 import psutil
 
-from labs.launch import failure
-from labs.run import terminal, worker
+from labs.run import failure, terminal, worker
 from labs.run.errors import ERROR_PREFIX, Interrupted
 
 SECONDS_TO_SAVE, SECONDS_TO_END, SECONDS_AFTER_ERROR = 20.0, 5.0, 2.0

@@ -11,8 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
 
-from labs.launch import failure, mpirun, supervisor
-from labs.run import catalogue, command_line, environment, resources, run_lock, terminal
+from labs.run import catalogue, command_line, environment, failure, mpirun, resources, run_lock, supervisor, terminal
 from labs.run.catalogue import Lab
 from labs.run.errors import Interrupted, LabError
 from labs.run.options import Options

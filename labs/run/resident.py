@@ -1,7 +1,7 @@
 """Workers that stay: ranks inside a notebook, which many cells use.
 
     workers = resident.start(2)      then a cell that begins with %%px runs on both; between calls they are stopped
-    workers.run(lab, config)         a run, as `labs.launch.local.run` makes it, but its workers have started already
+    workers.run(lab, config)         a run, as `labs.run.local.run` makes it, but its workers have started already
     workers.stop()
 
 mpirun starts the workers as for `labs run`. Each is an engine of ipyparallel (labs/training/engine.py), which the
@@ -30,8 +30,7 @@ from ipyparallel import AsyncResult, Client, DirectView
 from IPython import get_ipython
 from IPython.display import publish_display_data
 
-from labs.launch import failure, local, mpirun, supervisor
-from labs.run import environment, worker
+from labs.run import environment, failure, local, mpirun, supervisor, worker
 from labs.run.catalogue import Lab
 from labs.run.errors import Interrupted, LabError
 from labs.run.options import Options
@@ -161,7 +160,7 @@ class Workers:
         """Run a lab. The workers refuse one that needs other threads, another launcher or other settings of Horovod."""
         if lab.environment:
             raise LabError(f"{lab.name} needs other environment variables than these workers have; use "
-                           "labs.launch.local.run")
+                           "labs.run.local.run")
         code = f"import {ENGINE} as _engine; _engine.train({lab.module!r}, {list(arguments)})"
         self._call_all(lambda rank: rank.execute(code, block=False),
                        lambda rank, call: print(call.stdout, end="") if rank == 0 else None)

@@ -1,6 +1,6 @@
 """A worker of `labs launch`: runs a student's script as `python SCRIPT` would, and prints in one line why it failed.
 
-    python -P -m labs.launch.script SCRIPT [ARGS]
+    python -P -m labs.run.script SCRIPT [ARGS]
 """
 
 from __future__ import annotations
