@@ -19,8 +19,6 @@ stay Keras' own; settings that change the result are kept in the optimizer's nam
 overflow on one worker would leave the others waiting.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import os

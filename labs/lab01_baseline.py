@@ -4,8 +4,6 @@
     sbatch jobs/lab01_baseline.sh --preset paper
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 from labs import Lab, Options, datasets, fields, main, measure, models, results, training

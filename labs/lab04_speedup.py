@@ -5,8 +5,6 @@
     sbatch --ntasks-per-node=4 jobs/lab04_speedup.sh --preset paper
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any, Literal
 

@@ -8,8 +8,6 @@
     sbatch --ntasks-per-node=4 jobs/lab05_allreduce.sh --preset paper
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import itertools

@@ -6,8 +6,6 @@
     sbatch jobs/lab06_memory.sh --preset paper
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Annotated, Literal
 

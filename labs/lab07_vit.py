@@ -7,8 +7,6 @@
     sbatch jobs/lab07_vit.sh --preset paper
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Annotated
 

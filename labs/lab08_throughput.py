@@ -5,8 +5,6 @@
     sbatch jobs/lab08_throughput.sh --preset paper --model resnet50
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import shutil

@@ -6,8 +6,6 @@
     sbatch jobs/lab09_fruits.sh --preset paper
 """
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 import warnings

@@ -5,8 +5,6 @@
     sbatch jobs/lab10_caltech.sh --preset paper
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Literal
 

@@ -8,8 +8,6 @@
     labs sweep lab11_multinode --preset laptop
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import os

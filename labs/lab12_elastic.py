@@ -6,8 +6,6 @@
     sbatch --ntasks-per-node=4 jobs/lab12_elastic.sh --preset paper
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

@@ -5,8 +5,6 @@
     sbatch jobs/lab13_elsewhere.sh --study frameworks
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import os

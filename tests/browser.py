@@ -1,7 +1,5 @@
 """A browser without a screen, for tests of pages."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Fixtures for all tests, and which tests may run at the same time."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

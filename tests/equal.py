@@ -5,8 +5,6 @@ worker and on two; histories, metrics and data of the records are compared witho
 last checkpoint. An interrupted comparison goes on.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Where processes listen."""
 
-from __future__ import annotations
-
 import psutil
 
 

@@ -1,7 +1,5 @@
 """A lock between xdist's processes: many tests at once, or one alone."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """Lines of each part of the kit, what each lab may load, and the words of each page: `make sizes`."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import re

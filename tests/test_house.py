@@ -1,7 +1,5 @@
 """Every lab has all of its files, and the code keeps the rules of CONTRIBUTING that no linter checks."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

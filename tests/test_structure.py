@@ -1,7 +1,5 @@
 """The parts of the kit stand apart: any tool can be left out, and what only prints loads nothing heavy."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

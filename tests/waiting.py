@@ -1,7 +1,5 @@
 """A limit for what may wait forever."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 

@@ -1,7 +1,5 @@
 """Real workers, started by Horovod's own launcher."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sysconfig

@@ -1,7 +1,5 @@
 """The layer in one process: what it refuses, and what it saves."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 

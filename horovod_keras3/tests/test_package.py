@@ -1,7 +1,5 @@
 """The package as pip installs it: one module, without what surrounds its folder."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The layer on real workers: its cases are in programs/cases.py, and run in one launch."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -5,8 +5,6 @@ for 0. `labs sweep` has them in sweep.py, and a tool in its command.py. What a s
 called: `labs check` has to run where no package is installed.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import importlib

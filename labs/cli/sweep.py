@@ -3,8 +3,6 @@
 The results folder is its only memory: a run with a record is done, and all others are still to do.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import dataclasses

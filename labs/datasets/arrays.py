@@ -1,7 +1,5 @@
 """Read the data sets whose images or labels are arrays in a file: MNIST, CIFAR-10, IMDB-WIKI's ages."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 from pathlib import Path

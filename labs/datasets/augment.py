@@ -1,7 +1,5 @@
 """Augment training images: flip and shift, identically for any number of workers."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import cv2

@@ -1,7 +1,5 @@
 """Decode one image file to a small square of pixels."""
 
-from __future__ import annotations
-
 import io
 import os
 import struct

@@ -5,8 +5,6 @@ bits from the lowest frequencies of a cosine transform; C. Zauner, Implementatio
 Hash Functions, 2010).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 Pixels are computed from integers, sums and products only, because these are the same on every processor.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

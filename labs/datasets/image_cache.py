@@ -1,7 +1,5 @@
 """The images of a tree, checked and decoded once for all workers of a machine."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

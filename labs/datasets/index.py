@@ -3,8 +3,6 @@
 No image is opened here.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import os

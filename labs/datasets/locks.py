@@ -1,7 +1,5 @@
 """Folders that several processes share: one process makes each, the others wait."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

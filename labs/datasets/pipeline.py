@@ -1,7 +1,5 @@
 """Batches from positions, with tf.data but without its autotuning, which delays short epochs by seconds."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

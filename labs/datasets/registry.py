@@ -1,7 +1,5 @@
 """The data sets of the labs: source, size and licence, the folder of each, and downloads."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 import sys

@@ -9,8 +9,6 @@ Source: D. Knuth, The Art of Computer Programming, volume 3, section 6.4, on Fib
 modulo 2^64 makes the points the same on every machine.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import re

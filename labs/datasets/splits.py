@@ -1,7 +1,5 @@
 """Read a data set into training, validation and test subsets, identically on every worker."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path

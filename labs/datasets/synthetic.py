@@ -1,7 +1,5 @@
 """Synthetic versions of the data sets, in the layout and the file formats of the real ones; they need no network."""
 
-from __future__ import annotations
-
 import datetime
 import io
 from pathlib import Path

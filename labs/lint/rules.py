@@ -3,8 +3,6 @@
 A rule is a function that yields a tuple per finding: a text with cause and cure, and the rows that it is about.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Rows of figures as lint's rules compare them: of records, and of CSV tables with the columns of `COLUMNS`."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import math

@@ -7,8 +7,6 @@ The factors are those of NCCL's tests (github.com/NVIDIA/nccl-tests, doc/PERFORM
 reduced or broadcast tensor, and of an all-gather the size of the result.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Timed gradient steps: forward and backward pass on random images, with or without an exchange of the gradients."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

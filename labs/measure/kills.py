@@ -6,8 +6,6 @@ It trains a network of one hidden layer with numpy, so that it starts in a fract
 kills takes minutes. Processes, files, kills and seconds are real; only the mean time between kills is short.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import signal

@@ -4,8 +4,6 @@ One process with k B images takes the steps of k workers with B each, so the stu
 epoch runs inside TensorFlow, where a step of 8 images takes about a millisecond.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 

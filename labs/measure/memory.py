@@ -4,8 +4,6 @@ On a GPU it is the memory that TensorFlow has allocated there. Without one it is
 own (about 0.4 GiB): what the kernel's out-of-memory killer counts.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import dataclasses

@@ -4,8 +4,6 @@ A link's two constants, a step's computation and the moments at which its gradie
 step is taken over that link: `labs.results.link_model` predicts the step from them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import subprocess

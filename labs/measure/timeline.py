@@ -4,8 +4,6 @@ The file is a list of Chrome trace events; ui.perfetto.dev opens it. Each tensor
 of rank 0, in microseconds.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import statistics

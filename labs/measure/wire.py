@@ -6,8 +6,6 @@ negotiate in every cycle which tensors are ready, whether they train or not. The
 exchange no gradients, and subtracted.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from typing import Any

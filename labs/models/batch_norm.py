@@ -1,7 +1,5 @@
 """Batch norm by the statistics of one worker's batch, or of the batches of all workers (SyncBN)."""
 
-from __future__ import annotations
-
 import horovod.tensorflow as hvd
 import tensorflow as tf
 

@@ -3,8 +3,6 @@
 Input uint8 [batch, 32, 32, 3], output probabilities [batch, classes].
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import tensorflow as tf

@@ -1,7 +1,5 @@
 """Small convolutional networks for two CPU cores: the MNIST CNN and a CNN for photographs."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import tensorflow as tf

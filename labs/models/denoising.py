@@ -1,7 +1,5 @@
 """Image denoiser of any depth and width: DnCNN (Zhang et al. 2017, arXiv 1608.03981) without batch norm."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

@@ -17,8 +17,6 @@ Two hidden layers of 4096 units hold nine tenths of the published VGG16's parame
 arithmetic. `vgg16` averages each feature over the image instead, as ResNet50 and InceptionV3 do.
 """
 
-from __future__ import annotations
-
 import tensorflow as tf
 
 from labs.run.errors import LabError

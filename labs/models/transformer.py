@@ -1,7 +1,5 @@
 """Vision transformers (Dosovitskiy et al. 2021, arXiv 2010.11929) of any size."""
 
-from __future__ import annotations
-
 import tensorflow as tf
 
 from labs.run.errors import LabError

@@ -5,8 +5,6 @@ come in groups. Source of the checkpoints' formulas: Daly, "A higher order estim
 for restart dumps", Future Generation Computer Systems 22(3), 2006.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from typing import Literal

@@ -1,7 +1,5 @@
 """Figures of page 1: the cost of a step, and how busy a GPU is."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure

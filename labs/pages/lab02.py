@@ -1,7 +1,5 @@
 """Page 2: a student's own script; speedup and accuracy of 1, 2 and 4 workers beside report M's; wrong shards."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

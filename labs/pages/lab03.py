@@ -1,7 +1,5 @@
 """Page 3: figures of the rules that scale the learning rate, from the records of its studies."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Page 5: all-reduces by hand and over links of several bandwidths, steps over time, and predicted steps."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Page 6: what a worker's memory holds, and which networks fit; the table of `labs sweep lab06`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Page 7: the speedup of a second node over links, and exchanges over MPI and Gloo."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Page 8: faces, errors, layouts and batch sizes on one node; scaling over nodes against its models."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

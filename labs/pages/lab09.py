@@ -3,8 +3,6 @@
     python -m labs.pages.lab09          makes both trees in the data folder, unless they are there
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path

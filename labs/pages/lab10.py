@@ -1,7 +1,5 @@
 """Page 10: the choice among networks, what a validation split costs, and bands over seeds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Page 11: large batches; nodes whose computation is a sleep; a queue on a real Slurm."""
 
-from __future__ import annotations
-
 import atexit
 import json
 import os

@@ -1,7 +1,5 @@
 """Page 12: where a run's wall time goes when it is killed, preempted, or elastic; and kills at a byte of a file."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import multiprocessing

@@ -1,7 +1,5 @@
 """Page 13: what each worker keeps, a pipeline over time, and the time of a step by several ways to exchange."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -5,8 +5,6 @@ Gustafson, "Reevaluating Amdahl's law", CACM 31(5), 1988; Karp and Flatt, "Measu
 CACM 33(5), 1990. Numbers of workers `n` and speedups may be arrays.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Plots that several pages or the report draw, and common parts: panels, logarithmic axes, error bars, legends."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Speedups of course reports, computed from their times in `data/reference`."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from labs.run.paths import ROOT

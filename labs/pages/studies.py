@@ -1,7 +1,5 @@
 """What `labs sweep` and `labs report` print of a lab's runs beside the speedups."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -7,8 +7,6 @@ The four collectives have the same arguments: `nbytes` to reduce, per worker; `n
 empty message; `bandwidth`, the bytes per second of one worker's link.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Literal

@@ -1,7 +1,5 @@
 """Predicted time of a training step, from a link's constants and a computation that are measured separately."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

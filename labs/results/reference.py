@@ -7,8 +7,6 @@ A file holds the runs of a lab, one a line, oldest first. Each record's keys kee
 columns in tables.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Atomic file writes: temporary file, fsync, rename, fsync of the folder."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """This user's cluster, made by `labs cluster`: its state, which is cluster.json in a folder, and its links."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

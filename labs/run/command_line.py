@@ -3,8 +3,6 @@
     python -m labs.lab10_caltech --preset paper --batch-size 64
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import dataclasses

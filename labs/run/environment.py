@@ -4,8 +4,6 @@
 more than 3 % faster, or a start a second shorter; docs/speed.md has the measurements. Each is a default.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import gc

@@ -1,7 +1,5 @@
 """Why a program or a run failed, in one line: from its output, its workers' heartbeats and its exit code."""
 
-from __future__ import annotations
-
 import re
 import signal
 from collections.abc import Iterable

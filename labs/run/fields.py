@@ -7,8 +7,6 @@ The kit itself reads some fields, by these names: every Config has `seed`; it ma
 and those of HOROVOD_FIELDS.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

@@ -4,8 +4,6 @@
 lab 12 read them too.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

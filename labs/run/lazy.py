@@ -3,8 +3,6 @@
 No library: `labs check` has to run where no package is installed.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 from collections.abc import Callable

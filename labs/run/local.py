@@ -1,7 +1,5 @@
 """Runs a lab on several workers: `run` starts them, supervises them, and says in one line why a run failed."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,7 +1,5 @@
 """mpirun: its command line, the environment of its workers, and how many workers there are cores and GPUs for."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

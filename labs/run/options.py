@@ -1,7 +1,5 @@
 """The options that all labs have."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Folders of the kit on this machine; an environment variable moves each of them."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shlex

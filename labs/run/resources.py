@@ -1,7 +1,5 @@
 """CPU cores and GPUs that this process may use: affinity and control groups limit the cores, Slurm grants both."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

@@ -1,7 +1,5 @@
 """Locks: one process holds a run's folder until it ends, and others get an error that names the holder."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import itertools

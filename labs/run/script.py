@@ -3,8 +3,6 @@
     python -P -m labs.run.script SCRIPT [ARGS]
 """
 
-from __future__ import annotations
-
 import os
 import runpy
 import socket

@@ -1,7 +1,5 @@
 """Slurm's commands, run as a student would type them. Imports no TensorFlow."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Supervision of a launcher: starts it, passes its output on, and ends it with all of its workers."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import math

@@ -1,7 +1,5 @@
 """Sweeps as data: the grid of runs that a question needs. `labs sweep` runs them."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import random

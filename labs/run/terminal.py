@@ -1,7 +1,5 @@
 """The terminal: notes, tables, and a line of progress that the next output replaces."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

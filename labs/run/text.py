@@ -1,7 +1,5 @@
 """Text for messages: counted nouns, and foreign text in one line."""
 
-from __future__ import annotations
-
 
 def plural(count: int, noun: str) -> str:
     """Return "1 core" or "2 cores"."""

@@ -1,7 +1,5 @@
 """The command line's parser and the types of its arguments: an error is one line, with a suggestion."""
 
-from __future__ import annotations
-
 import argparse
 import difflib
 from collections.abc import Iterable

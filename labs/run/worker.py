@@ -5,8 +5,6 @@ training a worker only records it; `fit` then saves and stops after the same ste
 signal interrupts the worker like Ctrl-C.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import importlib

@@ -1,7 +1,5 @@
 """Agreement between workers: equal configs, data and versions before step 1, equal weights after each epoch."""
 
-from __future__ import annotations
-
 import json
 import zlib
 from typing import Any

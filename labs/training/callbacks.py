@@ -1,7 +1,5 @@
 """Training callbacks: heartbeat, progress bar, the number of steps that Keras takes per call."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

@@ -4,8 +4,6 @@ and when a run writes one.
 The file is a plain .npz: a zip with a CRC-32 for each array, read without pickle.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import time

@@ -3,8 +3,6 @@
     python -m labs.training.elastic_hosts --min-np 1 ... PROGRAM      horovodrun on the loopback network
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

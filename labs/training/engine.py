@@ -3,8 +3,6 @@
     python -m labs.training.engine THREADS
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import sys

@@ -1,7 +1,5 @@
 """Horovod for Keras: the distributed optimizer, the collectives that the kit uses, and Horovod's timeline."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Iterable

@@ -3,8 +3,6 @@
 Each function is named after its effect. Its docstring says why Keras has no public way to achieve it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any

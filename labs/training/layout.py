@@ -1,7 +1,5 @@
 """The workers of a run and the machines they use: layout, GPUs, cores and threads, versions and hardware."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os

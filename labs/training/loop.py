@@ -1,7 +1,5 @@
 """The training loop: `fit` and `evaluate`, one code path for one worker and for many."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Learning rate schedules for many workers: scaling rules, gradual warmup, step decay."""
 
-from __future__ import annotations
-
 import math
 
 import tensorflow as tf

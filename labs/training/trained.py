@@ -1,7 +1,5 @@
 """What follows a training: the model saved, the classes that it confuses, batch norm's statistics recomputed."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path

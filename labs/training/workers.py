@@ -1,7 +1,5 @@
 """Start of a run: the environment, Horovod, this worker's devices and seed, the run lock and the heartbeat."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os

@@ -1,7 +1,5 @@
 """The benchmarks' bookkeeping: the order of contenders, valid rounds, and the direction of a ratio."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 from PIL import Image

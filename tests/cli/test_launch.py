@@ -1,7 +1,5 @@
 """`labs launch`: a student's own script on several workers."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Arrays are read whole and checked; a bad file is refused by its name."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.io import savemat

@@ -1,7 +1,5 @@
 """Test images that are also training images are found."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np

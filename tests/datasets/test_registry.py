@@ -1,7 +1,5 @@
 """Data sets are downloaded whole or not at all, whatever the network does and whatever the archive holds."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import http.server

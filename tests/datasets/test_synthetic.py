@@ -1,7 +1,5 @@
 """Synthetic data: made once, byte for byte the same everywhere, in the layout of the real sets."""
 
-from __future__ import annotations
-
 import hashlib
 import multiprocessing
 import time

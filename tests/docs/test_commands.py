@@ -3,8 +3,6 @@
 What stands between `labs cluster up` and `down` is run as one script.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """docs/own-script.md: both sides of its diffs train, the first with Horovod by each command that the page names."""
 
-from __future__ import annotations
-
 import csv
 import os
 import re

@@ -1,7 +1,5 @@
 """README and docs: links work, and times and pictures are those of the notebooks."""
 
-from __future__ import annotations
-
 import json
 import re
 import runpy

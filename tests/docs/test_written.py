@@ -1,7 +1,5 @@
 """What programs write into the docs is what stands there: questions, reports' tables, and what blocks of code print."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import re

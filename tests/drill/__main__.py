@@ -8,8 +8,6 @@ optimizer state and history, bit for bit. A kill is a SIGKILL to a worker, to mp
 moment, half as soon as a checkpoint is being written. A kill has landed in a save if it left the half-written file.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

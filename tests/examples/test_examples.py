@@ -1,7 +1,5 @@
 """The examples: plain scripts that train the same on one worker and on two."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -3,8 +3,6 @@
 Several workers are four, so that no mistake gives the right figure by chance. The tests in tests/labs grade real runs.
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import inspect

@@ -1,7 +1,5 @@
 """The solutions, if the clone has them."""
 
-from __future__ import annotations
-
 import csv
 import importlib
 import importlib.util

@@ -1,7 +1,5 @@
 """Graded questions and guesses: right answers pass, wrong ones get a hint, and neither needs the solutions."""
 
-from __future__ import annotations
-
 import math
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Hand-ins: what a page has judged is packed, and what is refused of a hostile zip."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

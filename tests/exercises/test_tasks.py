@@ -1,7 +1,5 @@
 """Code exercises: right functions pass, and wrong ones get a hint with the smallest example and the broken property."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 import math

@@ -1,7 +1,5 @@
 """Code exercises on two real workers: a train step that a student wrote, and the scripts with a planted bug."""
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess

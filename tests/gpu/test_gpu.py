@@ -1,7 +1,5 @@
 """The kit on this machine's GPUs: `make test-gpu` (docs/setup.md). Prints what was measured."""
 
-from __future__ import annotations
-
 import math
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Runs of these tests go to a folder of their own."""
 
-from __future__ import annotations
-
 import pytest
 
 

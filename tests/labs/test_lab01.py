@@ -1,7 +1,5 @@
 """Lab 1 on real digits."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

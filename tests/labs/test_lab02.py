@@ -1,7 +1,5 @@
 """Lab 2: the plain script and its ten lines, the study of wrong shards, and a run of the kit's loop."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

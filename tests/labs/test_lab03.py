@@ -1,7 +1,5 @@
 """Lab 3: the learning rate follows the global batch; warmup saves a run that fails without it."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """Lab 4: the ledger sums to the wall time and finds a slow input."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 

@@ -1,7 +1,5 @@
 """Lab 5: bandwidths, bytes and messages of real workers."""
 
-from __future__ import annotations
-
 import pytest
 
 from labs import lab05_allreduce as lab

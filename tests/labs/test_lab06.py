@@ -1,7 +1,5 @@
 """Lab 6: what does not fit is a result; workers hold the whole network; what helps is measured."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

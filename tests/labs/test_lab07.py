@@ -1,7 +1,5 @@
 """Lab 7: the transports compute the same, the bytes are those of the parameters, the crossover is the smallest one."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Lab 8: ages are learned, the control has no input."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Lab 9: a search that can be broken off, and the tuned model on several workers."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

@@ -1,7 +1,5 @@
 """Lab 10: how a batch is shared among workers changes nothing, if the network lets it."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import subprocess

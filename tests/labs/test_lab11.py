@@ -1,7 +1,5 @@
 """Lab 11: the layout as it is, learning rate and batch of all workers, the best epoch."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

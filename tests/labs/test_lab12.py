@@ -1,7 +1,5 @@
 """Lab 12: workers that die and join during training, and what that costs; nothing is simulated."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Lab 13 on real workers: what the methods send and how far they end from one worker; the frameworks agree."""
 
-from __future__ import annotations
-
 import pytest
 
 from labs import lab13_elsewhere as lab

@@ -1,7 +1,5 @@
 """A lab trains on a folder of the student's, or says in one line why it cannot."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from PIL import Image

@@ -1,7 +1,5 @@
 """An interrupted run goes on only with what it began with: its data, its settings, its number of workers."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import shutil

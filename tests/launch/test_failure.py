@@ -1,7 +1,5 @@
 """What the heartbeats of a run show of its failure: silent workers, and stalls."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """What a run says whose launcher ended without a record."""
 
-from __future__ import annotations
-
 import pytest
 
 from labs.run import local

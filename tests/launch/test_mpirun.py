@@ -1,7 +1,5 @@
 """mpirun's host file: the number of nodes, their slots, and the command line of mpirun for several."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 

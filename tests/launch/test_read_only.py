@@ -1,7 +1,5 @@
 """The kit in a read-only environment and a read-only checkout, as in an image or a shared folder of a class."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

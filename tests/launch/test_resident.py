@@ -1,7 +1,5 @@
 """Resident workers: ranks inside a notebook, from their start to their end."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Programs under supervision: their outcome in one line, and none of their processes is left."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

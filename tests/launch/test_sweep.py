@@ -1,7 +1,5 @@
 """A sweep has the cells it says, keeps what is finished, and ends with the same runs however it was interrupted."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

@@ -1,7 +1,5 @@
 """`labs lint` names every mistake, and nothing in a right table."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The arithmetic of bandwidths, and of the interval of a median."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Many trainings in one process: the steps are those of Keras, and the miss and dead ReLUs are counted."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

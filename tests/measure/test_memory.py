@@ -1,7 +1,5 @@
 """What a trial holds is seen, what is too much is killed, and the end is found by bisection."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the input alone delivers, and how busy all workers are together."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

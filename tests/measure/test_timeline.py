@@ -1,7 +1,5 @@
 """Horovod's timeline: read and added up."""
 
-from __future__ import annotations
-
 import pytest
 
 from labs.measure import timeline

@@ -1,7 +1,5 @@
 """Networks are the published ones; ages are ages; noise, error and recomputed gradients of the denoiser are right."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A committed notebook as tests read it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """No committed notebook shows a part that failed, or was measured on a busy machine."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """A notebook run with other parameters: papermill notebooks/lab01_baseline.ipynb out.ipynb -p seed 2"""
 
-from __future__ import annotations
-
 import ast
 import json
 

@@ -1,7 +1,5 @@
 """The ledger with intervals: it sums to the wall time, and names what bounds the scaling only where it can."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

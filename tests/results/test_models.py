@@ -1,7 +1,5 @@
 """Models of an all-reduce and of a step: what the formulas say, published rows, and links that are fitted."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """The one verdict on noise: right as often as it says, paired where it can be, and without the disturbed runs."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

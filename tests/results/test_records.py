@@ -1,7 +1,5 @@
 """Records of runs: read, refused, shown as a table, kept as reference runs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

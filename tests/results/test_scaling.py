@@ -1,7 +1,5 @@
 """Speedups with their intervals, within one configuration; the laws of scaling."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

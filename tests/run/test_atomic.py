@@ -1,7 +1,5 @@
 """Atomic writes: a file or folder is there whole, or the old one is."""
 
-from __future__ import annotations
-
 import os
 import signal
 import stat

@@ -1,7 +1,5 @@
 """The command line that is made from a lab's Config."""
 
-from __future__ import annotations
-
 import dataclasses
 import subprocess
 import sys

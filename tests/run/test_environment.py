@@ -1,7 +1,5 @@
 """The environment of a run: what breaks it is refused in one line; what only differs does not change it."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

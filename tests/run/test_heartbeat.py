@@ -1,7 +1,5 @@
 """Heartbeats: what is written can be read, and of all workers only one without progress ends itself."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

@@ -1,7 +1,5 @@
 """Folders that users name: `~` is the home folder, and they stay where they are for programs that run elsewhere."""
 
-from __future__ import annotations
-
 from labs.run import cluster_state, paths
 
 FOLDERS = {"LABS_DATA": paths.data_dir, "LABS_RESULTS": paths.results_dir,

@@ -1,7 +1,5 @@
 """Cores, quotas and Slurm's allocation; tests/slurm asks a real Slurm."""
 
-from __future__ import annotations
-
 import os
 import time
 

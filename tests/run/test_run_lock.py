@@ -1,7 +1,5 @@
 """Of all processes that want a run's name one gets it; the others get an error that names the owner."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket

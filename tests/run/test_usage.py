@@ -1,7 +1,5 @@
 """A student's wrong command lines: one line that names the cause, a non-zero exit, and nothing written."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

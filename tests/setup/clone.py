@@ -1,7 +1,5 @@
 """A clone for tests of `make`, on a machine that has only the programs that a test adds."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The programs of setup/ are not a package: tests import them from their folder, as they import each other."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

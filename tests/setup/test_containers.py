@@ -1,7 +1,5 @@
 """The recipes of setup/containers/: the steps that they share, run in a folder, without Docker or Apptainer."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """`make env`: an environment that is built once, and again after a change."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Obstacles on a machine: each is one line with cause and cure, before anything is installed."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Pins: every package is pinned once, with the same version everywhere."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import sysconfig
 import tomllib

@@ -1,7 +1,5 @@
 """The proof at the end of `make env` fails when Horovod does not average or broadcast; a launcher starts workers."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`make release`: what the students' archive leaves out, and that the rest stands without it."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import os

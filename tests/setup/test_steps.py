@@ -1,7 +1,5 @@
 """The steps of `make env`: a missing network, pip's mirrors, and the lock that outlives a killed run."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

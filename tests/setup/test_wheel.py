@@ -1,7 +1,5 @@
 """Horovod's wheel is built once per combination, also by concurrent and killed runs."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import signal

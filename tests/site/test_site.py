@@ -1,7 +1,5 @@
 """The built pages: links lead somewhere, nothing comes from elsewhere, and a browser shows them well."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from html.parser import HTMLParser

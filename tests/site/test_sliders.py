@@ -1,7 +1,5 @@
 """The formulas of the pages' moving figures are those of the kit."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import shutil

@@ -1,7 +1,5 @@
 """The fixture `slurm`: a real cluster of two nodes, started once and gone after its tests."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The job files and the examples of sites, on a real Slurm cluster of two nodes."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """`labs queue` on a real cluster: jobs made to wait for each reason, and jobs that sbatch would refuse."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Labs on a real Slurm cluster, from `sbatch` to their records: on two nodes, past the time limit, and as an array."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """Checkpoints come back as they were, or not at all: also from a full disk, damaged, or with a pickle inside."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import itertools

@@ -1,7 +1,5 @@
 """Where the kit bends Keras: private attributes in one module, fused updates, many steps per call, batch norm."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Learning rates: exact where they are known."""
 
-from __future__ import annotations
-
 import pytest
 
 from labs.training.schedule import Warmup, scaled_lr

@@ -1,7 +1,5 @@
 """Settings: a worker has what its record says, and its own cores; what would train alone or wrong is refused."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Real workers, started by the real launcher."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Labs 2 and 10 train to the weights that they had when the kit changed over to Keras 3, to the last bit."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

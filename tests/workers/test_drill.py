@@ -1,7 +1,5 @@
 """Some kills: nothing is lost but the steps since the last checkpoint. `make drill` takes hundreds."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A worker that dies, raises, freezes or computes NaN ends the run; the last line says which worker, when and why."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty

@@ -1,7 +1,5 @@
 """A run that nothing disturbs: who gets its name, where it listens, and what it does not write down."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Horovod's servers and everyone else who can reach them: nothing is unpickled without the key of the launch."""
 
-from __future__ import annotations
-
 import base64
 import http.client
 import itertools

@@ -3,8 +3,6 @@
 What kills, freezes or interrupts a worker from outside is in test_faults.py; here it goes wrong by itself.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import time

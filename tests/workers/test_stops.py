@@ -1,7 +1,5 @@
 """Ctrl-Z and a stop from outside (Slurm, a container's freezer) stop the workers, too, and harm no healthy run."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re

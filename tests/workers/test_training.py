@@ -1,7 +1,5 @@
 """Two workers compute what one worker computes; both hold the same weights and take the same steps."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Check whether this machine can run the labs; names a cure for each problem."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 import json

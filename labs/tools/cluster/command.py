@@ -1,7 +1,5 @@
 """Make a cluster inside this machine, with links whose bandwidth can be set."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 import os

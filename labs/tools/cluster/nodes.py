@@ -3,8 +3,6 @@
 All processes are in the namespaces of one process, the head. When it ends, the kernel ends all the rest.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import itertools

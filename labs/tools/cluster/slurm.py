@@ -1,7 +1,5 @@
 """Slurm on a cluster: munged, slurmctld on the head, and a slurmd on each node; keys, state and logs in its folder."""
 
-from __future__ import annotations
-
 import pwd
 import secrets
 import shutil

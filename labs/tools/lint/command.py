@@ -1,7 +1,5 @@
 """Find implausible figures in your results, or in a table typed by hand."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 

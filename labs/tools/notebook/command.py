@@ -1,7 +1,5 @@
 """Open the notebooks in JupyterLab."""
 
-from __future__ import annotations
-
 import argparse
 import getpass
 import os

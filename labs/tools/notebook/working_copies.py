@@ -3,8 +3,6 @@
 A copy has no outputs: they would give away the answers where a page asks for predictions.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

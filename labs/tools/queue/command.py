@@ -1,7 +1,5 @@
 """Explain why your Slurm jobs wait; with --check, ask Slurm about a job before you submit it."""
 
-from __future__ import annotations
-
 import argparse
 import fnmatch
 import re

@@ -1,7 +1,5 @@
 """Write all results as one HTML page: tables, plots, warnings."""
 
-from __future__ import annotations
-
 import argparse
 
 from labs.run import usage

@@ -1,7 +1,5 @@
 """Show the progress of a run: each worker's epoch, step and waiting time."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

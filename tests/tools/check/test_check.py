@@ -1,7 +1,5 @@
 """`labs check` names each of these breakages, all of them made for real, by its cause and its cure."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

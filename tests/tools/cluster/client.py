@@ -1,7 +1,5 @@
 """`labs cluster` for the tests: clusters in their own folders, which end with the tests."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Clusters: one that is not up, and one of two nodes for all tests of a file."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

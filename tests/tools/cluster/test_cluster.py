@@ -1,7 +1,5 @@
 """`labs cluster`: its hosts and links, commands on them, and an end that leaves nothing."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Faults of nodes and links in a run over two nodes: which the run survives, and what it reports of the others."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

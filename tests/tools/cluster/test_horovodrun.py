@@ -1,7 +1,5 @@
 """Horovod's own launcher over two nodes: its workers get the key of their launch, and nobody else sees how."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """The studies that set the links of a cluster: lab 5's all-reduces and steps, lab 11's sleeps, and sweeps."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Hand-ins made from the solutions: right ones, and what students change in them."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json

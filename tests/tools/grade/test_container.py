@@ -1,7 +1,5 @@
 """The container for students' functions: what they try succeeds without it and fails in it."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """Gradescope's scripts, run as Gradescope runs them, with the packages that it would install."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

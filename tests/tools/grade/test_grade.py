@@ -1,7 +1,5 @@
 """`labs grade`: a class of hand-ins, right, wrong, copied, hostile, damaged, packed again and late."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

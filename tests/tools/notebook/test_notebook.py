@@ -1,7 +1,5 @@
 """`labs notebook`: the kit's own kernel for this user only, no processes left, and copies that students may edit."""
 
-from __future__ import annotations
-
 import getpass
 import json
 import os

@@ -1,7 +1,5 @@
 """`labs report`: one page that needs nothing else, with the tables, plots and warnings of all runs."""
 
-from __future__ import annotations
-
 import dataclasses
 import html
 import json

@@ -1,7 +1,5 @@
 """`labs watch`: the table of a real run, in a terminal until its end."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re

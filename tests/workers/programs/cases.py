@@ -3,8 +3,6 @@
 A worker whose assertion fails ends the launch. What several launches are compared by, rank 0 writes into the folder.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 import time

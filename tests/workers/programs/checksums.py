@@ -1,7 +1,5 @@
 """A small lab with dropout, whose record has the checksum of every weight: equal runs have equal ones."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from labs.run.catalogue import Lab

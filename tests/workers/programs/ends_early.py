@@ -1,7 +1,5 @@
 """A lab whose launcher ends at once, as the environment's LAUNCHER says, and starts no worker."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 

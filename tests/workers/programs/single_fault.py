@@ -3,8 +3,6 @@
 The moment of the fault is noted in the file `fault` of the run's folder.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import resource

@@ -1,7 +1,5 @@
 """A training in which rank 1 sleeps in each step before it computes: `slow_rank.py RESULTS EPOCHS`."""
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 import time
