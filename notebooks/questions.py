@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import csv
-import itertools
 import re
 import urllib.parse
 from collections.abc import Iterator
@@ -23,10 +22,10 @@ HEAD = """\
 
 Five course reports asked these questions ([who they are](glossary.md#the-course-reports-and-their-questions)). The
 answers are the boxes of the notebooks, with the figures of the committed runs; `python notebooks/questions.py` collects
-them. *Kind of run* says where an answer's figures come from.
+them. *Kind of run* says where an answer's figures come from. [five-reports.md](five-reports.md) has the reports' own.
 
-| | question | answer | the report | where | kind of run |
-|---|---|---|---|---|---|
+| | question | answer | where | kind of run |
+|---|---|---|---|---|
 """
 KINDS = {
     "live": (r"\b[Ll]ive\b", r"\blab\.run\(|\blocal\.run\(|pair\.run\(|\.train\(|%%px"),
@@ -42,7 +41,6 @@ class Box(NamedTuple):
 
     code: str
     answer: str
-    report: str
     where: str
     kinds: list[str]
 
@@ -70,12 +68,11 @@ def _boxes(quote: str, lab: str, section: str, code: str) -> Iterator[Box]:
     anchor = urllib.parse.quote(re.sub(r"\s", "-", section.strip()), safe=",:'?!+*")
     where = f"[lab {int(lab[3:5])}, {section}](../notebooks/{lab}.ipynb#{anchor})"
     paragraphs = re.sub(r"(?m)^> ?", "", quote).split("\n\n")
-    for paragraph, after in itertools.zip_longest(paragraphs, paragraphs[1:], fillvalue=""):
+    for paragraph in paragraphs:
         if match := re.match(r"\*\*([A-Z]\d(?:\.\d)?)\.\*\*\s+(.*)", paragraph.strip(), re.S):
-            report = "" if re.match(r"\s*\*\*[A-Z]\d", after) else after
             said = [kind for kind, (words, _) in KINDS.items() if re.search(words, match[2])]
             kinds = said or [kind for kind, (_, call) in KINDS.items() if re.search(call, code)] or ["computed"]
-            yield Box(match[1], _cell(match[2]), _cell(report), where, kinds)
+            yield Box(match[1], _cell(match[2]), where, kinds)
 
 
 def _cell(text: str) -> str:
@@ -92,7 +89,7 @@ def page() -> str:
         mine = [box for box in found if box.code == code]
         kinds = dict.fromkeys(kind for box in mine for kind in box.kinds)
         columns = (f"**{code}**", question, *("<br>".join(filter(None, (getattr(box, name) for box in mine)))
-                                              for name in ("answer", "report", "where")), "; ".join(kinds))
+                                              for name in ("answer", "where")), "; ".join(kinds))
         rows.append(f"| {' | '.join(columns)} |")
     return HEAD + "\n".join(rows) + "\n"
 

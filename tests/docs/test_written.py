@@ -17,7 +17,7 @@ def test_each_question_has_its_row_from_the_boxes_of_the_notebooks():
     assert program["PAGE"].read_text() == page, "`python notebooks/questions.py` writes it"
     rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| **")]
     assert len(rows) == 32
-    assert [row[0] for row in rows if not row[2].strip() or "notebooks/lab" not in row[4]] == []
+    assert [row[0] for row in rows if not row[2].strip() or "notebooks/lab" not in row[3]] == []
 
 
 def test_the_five_reports_have_all_that_their_program_makes():
