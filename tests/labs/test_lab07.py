@@ -16,14 +16,12 @@ TINY = dataclasses.replace(lab.PRESETS["demo"], width=16, depth=1, images=256, e
 
 @pytest.mark.workers
 @pytest.mark.alone
-def test_one_worker_and_two_over_gloo_compute_the_same_and_the_bytes_are_the_parameters(capfd):
+def test_one_worker_and_two_over_gloo_compute_the_same_and_the_bytes_are_the_parameters():
     one = local.run(lab, TINY, workers=1)
     two = local.run(lab, dataclasses.replace(TINY, batch_size=16, backend="gloo"), workers=2, oversubscribe=True)
     for mine, theirs in zip(one["history"], two["history"], strict=True):
         assert mine["learning_rate"] == pytest.approx(theirs["learning_rate"])
         assert mine["loss"] == pytest.approx(theirs["loss"], rel=1e-3)
-    output = capfd.readouterr().out
-    assert "2 workers against one, same global batch: speedup " in output
     rows, gradients = two["tables"]["wire"], two["metrics"]["gradient_bytes"]
     assert one["tables"]["wire"] == [], "one worker sends nothing"
     assert two["layout"]["backend"] == "Gloo"

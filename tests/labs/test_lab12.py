@@ -47,8 +47,6 @@ def test_training_goes_on_with_one_worker_and_with_two_again(tmp_path):
     lost = events[1]["steps_lost"]
     assert 1 <= lost <= DEMO.commit_steps
     assert record["metrics"]["test_accuracy"] > 0.9
-    assert [each["rank"] for each in tables["weights"]] == [0, 1]
-    assert len({each["checksum"] for each in tables["weights"]}) == 1
     assert [row["epoch"] for row in history] == list(range(1, DEMO.epochs + 1))
     assert [row["learning_rate"] for row in history] == pytest.approx([DEMO.base_lr * row["size"] for row in history])
     assert f"epoch 1: {IMAGES} of {IMAGES} training images used once, by 2 workers in {STEPS} steps" in text
