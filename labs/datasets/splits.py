@@ -37,11 +37,6 @@ class Subset:
         """Return a checksum of images, labels and positions: equal on two workers only if their data are equal."""
         return digest_of(self.data, self.positions, self.labels[self.positions])
 
-    def digest_of_names(self) -> str:
-        """Return a checksum of the names and labels of these images alone."""
-        names = [self.images.paths[row] for row in self.positions] if isinstance(self.images, ImageCache) else []
-        return digest_of(names or self.positions, self.labels[self.positions])
-
 
 @dataclasses.dataclass(frozen=True)
 class Splits:
