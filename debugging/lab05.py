@@ -1,6 +1,6 @@
 """Train until the mean loss of all workers is low enough. One bug is planted.
 
-    labs launch 2 debugging/lab05.py        (Ctrl-C ends it)
+    labs launch 2 debugging/lab05.py
 """
 
 import os
@@ -12,7 +12,7 @@ import horovod_keras3 as hvd
 
 IMAGES, BATCH_SIZE, EPOCHS, TARGET = 256, 32, 20, 0.45
 
-os.environ["HOROVOD_STALL_CHECK_TIME_SECONDS"] = "5"  # Horovod reports what waits for longer than this.
+os.environ.update(HOROVOD_STALL_CHECK_TIME_SECONDS="5", HOROVOD_STALL_SHUTDOWN_TIME_SECONDS="10")  # It ends what waits.
 hvd.init()
 tf.config.set_visible_devices([], "GPU")  # So small a network needs no GPU.
 tf.keras.utils.set_random_seed(1)
