@@ -12,15 +12,12 @@ from collections.abc import Callable, Iterator
 import pandas as pd
 
 from labs.lint import rules, tables
-from labs.results import noise
 from labs.results.tables import Grid
 from labs.run import atomic
 from labs.run.paths import ROOT
 
 PAGE = ROOT / "docs/five-reports.md"
 MARKED = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-RESNET18 = 4 * 11_173_962
-"""Bytes of the gradients of ResNet-18, which we assume for report C."""
 
 
 def read(name: str) -> pd.DataFrame:
@@ -31,22 +28,6 @@ def read(name: str) -> pd.DataFrame:
 def figure(value: float | str, form: str = "") -> str:
     """Return a figure as text; nothing if there is none."""
     return "" if isinstance(value, float) and math.isnan(value) else format(value, form)
-
-
-def mnist() -> Iterator[dict[str, str]]:
-    """Report M's timed runs: the workers that the steps give, standard errors, speedups."""
-    rows = read("lab02_mnist_accuracy").dropna(subset="train_seconds")
-    alone = rows.iloc[0]
-    for row in rows.itertuples():
-        ran = row.workers if math.isnan(row.steps) else round(alone["steps"] / row.steps)
-        speedup = alone["train_seconds"] / row.train_seconds
-        step = 1e3 * row.train_seconds * ran / alone["steps"]
-        yield {"printed: nodes": figure(row.nodes), "GPUs": figure(row.workers),
-               "accuracy": f"{row.test_accuracy:.4f}", "s": figure(row.train_seconds, ".1f"),
-               "steps": figure(row.steps, ",.0f"),
-               "computed: standard error": f"{noise.standard_error(row.test_accuracy, 10_000):.4f}",
-               "workers": figure(ran), "S": figure(speedup, ".2f"), "E": figure(speedup / ran, ".2f"),
-               "ms per step": figure(step, ".1f")}
 
 
 def cifar() -> pd.DataFrame:
@@ -67,18 +48,6 @@ def cifar_speedups() -> Iterator[dict[str, str]]:
         yield {"printed: b": str(row.b), "GPUs": str(row.N), "s per epoch": f"{row.epoch:.2f}",
                "speedup": f"{row.printed:.2f}", "its baseline's b": str(base),
                "computed: S": f"{speedup:.2f}", "E": f"{speedup / row.N:.2f}"}
-
-
-def cifar_parts() -> Iterator[dict[str, str]]:
-    """Report C's parts of an epoch: their sum, and the bandwidth that its seconds would need."""
-    for row in cifar().dropna(subset="comm").itertuples():
-        steps = -(-50_000 // (row.b * row.N))
-        sent = steps * RESNET18 / 1e9
-        missing = row.epoch - row.compute - row.comm
-        yield {"printed: b": str(row.b), "GPUs": str(row.N), "s per epoch": f"{row.epoch:.1f}",
-               "compute (s)": f"{row.compute:.1f}", "communication (s)": f"{row.comm:.3f}", "GB/s": f"{row.GBps:.2f}",
-               "computed: in neither part": f"{missing:.1f} s, {100 * missing / row.epoch:.0f} %",
-               "GB/s that gradients need": f"{sent / row.comm * 2 * (row.N - 1) / row.N:.0f}"}
 
 
 def traffic() -> Iterator[dict[str, str]]:
@@ -116,7 +85,7 @@ def claims(report: str) -> Iterator[dict[str, str]]:
 
 
 TABLES: dict[str, Callable[[], Iterator[dict[str, str]]]] = {
-    program.__name__: program for program in (mnist, cifar_speedups, cifar_parts, traffic, nodes)}
+    program.__name__: program for program in (cifar_speedups, traffic, nodes)}
 LINTED = {"F": ("lab09_fruits",), "M": ("lab02_mnist_accuracy",),
           "C": ("lab04_speedup", "lab04_large_batch_accuracy"), "T": ("lab07_transported_bytes",),
           "A": ("lab08_throughput", "lab08_speedup")}
