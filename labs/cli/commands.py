@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from labs.run import atomic, catalogue, environment, paths, usage
-from labs.run.errors import ERROR_PREFIX, LabError, explain_os_error, quoted
+from labs.run.errors import ERROR_PREFIX, InterruptedAfterRecord, LabError, explain_os_error, quoted
 from labs.run.options import Options
 from labs.run.text import one_line, plural, printable
 
@@ -144,7 +144,11 @@ def _run(args: argparse.Namespace) -> None:
     config, options = command_line.parse(lab, args.lab_options, launches=True)
     if (data := getattr(config, "data", "embedded")) != "embedded" and not options.resume:
         registry.locate(lab.data_set, data)  # The workers would find only after some seconds that it is missing.
-    record = local.run(lab, args.lab_options, args.workers, args.oversubscribe, announce=True)
+    try:
+        record = local.run(lab, args.lab_options, args.workers, args.oversubscribe, announce=True)
+    except InterruptedAfterRecord as finished:  # Exit code 0: a job that ends with an error goes back into the queue.
+        print(f"labs: {finished}", file=sys.stderr)
+        return
     root = ["--results", str(options.results)] if options.results else []
     commands = [["report", *root], ["notebook"]]
     if record["layout"]["size"] > 1:

@@ -11,7 +11,7 @@ from typing import IO, Any
 
 from labs.run import catalogue, command_line, environment, failure, mpirun, resources, run_lock, supervisor, terminal
 from labs.run.catalogue import Lab
-from labs.run.errors import Interrupted, LabError
+from labs.run.errors import Interrupted, InterruptedAfterRecord, LabError
 from labs.run.options import Options
 from labs.run.text import plural
 
@@ -61,8 +61,9 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
         else:
             _launch(lab, config, workers, arguments, log, options, folder)
     except KeyboardInterrupt:
-        if not (folder / "record.json").exists():  # Otherwise there is nothing to resume.
-            raise Interrupted(f"--resume --name {folder.name}" * run_lock.is_saved(folder)) from None
+        if (folder / "record.json").exists():
+            raise InterruptedAfterRecord(f"run {folder.name} had already finished") from None
+        raise Interrupted(f"--resume --name {folder.name}" * run_lock.is_saved(folder)) from None
     return json.loads((folder / "record.json").read_bytes())
 
 
