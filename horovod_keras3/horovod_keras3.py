@@ -55,6 +55,8 @@ _labels: Counter = Counter()
 
 
 def __getattr__(name):
+    if name.startswith("__"):  # With horovod's __path__, `import horovod_keras3.keras` would load its Keras 2 layer.
+        raise AttributeError(name)
     return getattr(hvd, name)
 
 

@@ -68,6 +68,7 @@ SECONDS = 4.0
 ACCURACY = "M6: test accuracy on two nodes, by number of workers; M5: the learning rate for their global batch"
 WEAK = "A5: weak scaling, at a constant batch per worker; one worker on each node"
 STRONG = "A6: strong scaling, at a constant global batch and learning rate; one worker on each node"
+LINKS = ("100mbit", "1gbit", "10gbit")
 SHORT = {"epochs": (3,)}  # Two epochs are timed: the first is not.
 SWEEPS = {
     # Each core stands for a node.
@@ -88,8 +89,10 @@ SWEEPS = {
     "cluster": (
         # Gloo's all-reduce is a ring, and so as fast as the page predicts.
         Sweep("sleep", "A5, A6: steps of 1 to 8 nodes over links; a sleep in place of the computation",
-              {"study": ("sleep",), "backend": ("gloo",), "bandwidths": ("100mbit,1gbit,10gbit",)},
+              {"study": ("sleep",), "backend": ("gloo",), "bandwidths": (",".join(LINKS),)},
               (1, 2, 4, 8), nodes=Sweep.node_per_worker),
+        Sweep("weak", WEAK, SHORT, (1, 2, 4, 8), (1, 2), nodes=Sweep.node_per_worker, links=LINKS),
+        Sweep("strong", STRONG, SHORT, (1, 2, 4, 8), (1, 2), adapt=divide, nodes=Sweep.node_per_worker, links=LINKS),
     ),
 }
 

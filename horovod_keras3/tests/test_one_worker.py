@@ -1,5 +1,6 @@
 """The layer in one process: what it refuses, and what it saves."""
 
+import importlib
 import json
 import zipfile
 
@@ -69,6 +70,11 @@ def in_a_graph_of_tensorflow_1() -> None:
 def test_what_cannot_work_is_refused(make, message):
     with pytest.raises((TypeError, ValueError), match=message):
         make()
+
+
+def test_horovods_own_keras_layer_is_no_module_of_this_one():
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("horovod_keras3.keras")
 
 
 def test_a_process_set_in_an_elastic_job_is_refused(monkeypatch):

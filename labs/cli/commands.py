@@ -12,6 +12,7 @@ import os
 import shlex
 import signal
 import sys
+import tempfile
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -142,8 +143,8 @@ def _run(args: argparse.Namespace) -> None:
 
     lab = catalogue.load_lab(args.lab)
     config, options = command_line.parse(lab, args.lab_options, launches=True)
-    if (data := getattr(config, "data", "embedded")) != "embedded" and not options.resume:
-        registry.locate(lab.data_set, data)  # The workers would find only after some seconds that it is missing.
+    if not options.resume:
+        registry.check_data(lab, config)
     try:
         record = local.run(lab, args.lab_options, args.workers, args.oversubscribe, announce=True)
     except InterruptedAfterRecord as finished:  # Exit code 0: a job that ends with an error goes back into the queue.
@@ -173,7 +174,7 @@ def _add_launch(parser: argparse.ArgumentParser) -> None:
 
 def _launch(args: argparse.Namespace) -> int:
     """Run the script and return the exit code: that of the first worker that failed, or 0."""
-    from labs.run import failure, mpirun, supervisor
+    from labs.run import failure, heartbeat, mpirun, supervisor
 
     if not args.script.is_file():
         similar = usage.suggestion(args.script.name, [path.name for path in args.script.parent.glob("*.py")])
@@ -181,17 +182,21 @@ def _launch(args: argparse.Namespace) -> int:
                        f"labs launch {args.workers} SCRIPT.py")
     workers = mpirun.choose_workers(args.workers, args.oversubscribe)
     # Horovod: it warns of ranks that wait for others, and ends them later.
-    env = {**mpirun.environment(), "HOROVOD_STALL_CHECK_TIME_SECONDS": f"{args.stall_seconds:.0f}",
-           "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": f"{2 * args.stall_seconds:.0f}"}
+    seconds = max(1, round(args.stall_seconds))
+    env = {**mpirun.environment(), "HOROVOD_STALL_CHECK_TIME_SECONDS": str(seconds),
+           "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": str(2 * seconds)}
     # TensorFlow: by default each worker would start a thread for every core.
     env.setdefault("TF_NUM_INTRAOP_THREADS", str(max(1, mpirun.slots() // workers)))
     program = [*mpirun.PYTHON, "-m", "labs.run.script", str(args.script), *args.arguments]
-    evidence = failure.Evidence()
-    code = supervisor.supervise([*mpirun.command(workers, env), *program], env, None, evidence, is_mpirun=True,
-                                saves=False)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        here = Path(folder) if mpirun.nodes() == 1 else None  # Other nodes may not see it.
+        env |= {heartbeat.OWN_SCRIPT: str(here / heartbeat.FOLDER)} if here else {}
+        evidence = failure.Evidence(args.stall_seconds, here)
+        code = supervisor.supervise([*mpirun.command(workers, env), *program], env, None, evidence, is_mpirun=True,
+                                    saves=False)
     if code or evidence.error:  # mpirun may end with 0 when it is terminated.
         code = code or 1
-        print(f"{ERROR_PREFIX}{evidence.cause(code, Path(os.devnull))}", file=sys.stderr)
+        print(f"{ERROR_PREFIX}{evidence.cause(code, None)}", file=sys.stderr)
     return 128 - code if code < 0 else code
 
 

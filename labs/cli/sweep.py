@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from labs.datasets import registry
 from labs.run import catalogue, cluster_state, command_line, local, mpirun, resources, run_lock, slurm, terminal, usage
 from labs.run.catalogue import Lab
 from labs.run.errors import ERROR_PREFIX, LabError
@@ -47,6 +48,8 @@ def main(args: argparse.Namespace) -> int:
     if refused := {"name", "resume"} & given.keys():
         raise LabError(f"--{min(refused)} is for one run; a sweep names its runs itself, and always continues")
     todo = cells(_sweeps(lab, options.preset, given, args), base)
+    if not args.list:
+        registry.check_data(lab, base)
     if args.sbatch:
         return _submit(todo, args.typed, ["--results", str(options.results)] if options.results else [])
     todo = [dataclasses.replace(cell, skipped=cell.skipped or _obstacle(cell, args.oversubscribe)) for cell in todo]

@@ -127,6 +127,8 @@ def read_wiki(path: Path) -> tuple[list[str], np.ndarray, dict[str, int]]:
             left_out[fault] = int((usable & rows).sum())
             usable &= ~rows
         paths = [str(cell.item()) for cell in wiki["full_path"].ravel()[usable]]
+        if outside := [name for name in paths if name.startswith("/") or ".." in name.split("/")]:
+            raise ValueError(f"it names {outside[0]!r}, outside its folder")
     except Exception as error:  # scipy's reader raises many kinds of exceptions for a damaged file.
         raise LabError(f"{path / 'wiki.mat'} is not IMDB-WIKI's wiki.mat ({error}); fetch it again") from error
     return paths, ages[usable].astype(np.float32), left_out

@@ -6,6 +6,7 @@ No image is opened here.
 import dataclasses
 import itertools
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,8 @@ from labs.run.text import printable
 
 EXTENSIONS = {"jpg", "jpeg", "jpe", "jfif", "png", "gif", "bmp", "webp", "tif", "tiff", "ppm", "pgm"}
 SUBSETS = {"train": "train", "training": "train", "test": "test", "testing": "test"}
-SUBSET_WORDS = ("train", "test", "val", "dev", "eval")  # Such folders are no classes.
+# Such folders are no classes: "train", "test_images", "val2", but "train_freight" is one.
+SUBSET = re.compile(r"((images?|set|data|train(ing)?|test(ing)?|val(id(ation)?)?|dev|eval)([ _-]|(?=\d)|$)?)+\d*")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +75,8 @@ def _check_classes(root: Path, names: list[str]) -> None:
         cause = (f"{printable(root)} has images of one class only ({printable(names[0])})" if names else
                  f"no images in the folders of {printable(root)}")
         raise LabError(f"{cause}; {_suggest_folder(root)}")
-    if all(name.lower().startswith(SUBSET_WORDS) for name in names):
+    if len({name.lower().rstrip("0123456789 _-") for name in names}) > 1 and all(
+            SUBSET.fullmatch(name.lower()) for name in names):
         folder = printable(root / next((name for name in names if name.lower().startswith("train")), names[0]))
         raise LabError(f"{' and '.join(map(printable, names))} in {printable(root)} are subsets of a data set, not "
                        f"classes; make a folder for each class in {folder}, move its images there, and use "

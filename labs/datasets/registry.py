@@ -4,11 +4,13 @@ import dataclasses
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from labs.datasets.locks import make_folder_once
 from labs.datasets.synthetic import make_synthetic
 from labs.run import paths, terminal
+from labs.run.catalogue import Lab
 from labs.run.errors import LabError
 from labs.run.text import one_line, printable
 
@@ -53,6 +55,12 @@ DATASETS = {
         "https://data.vision.ee.ethz.ch/cvl/rrothe/imdb-wiki/static/wiki_crop.tar",
         None, 1000, "academic research only", ("wiki.mat",), inner="wiki_crop"),
 }
+
+
+def check_data(lab: Lab, config: Any) -> None:
+    """Raise LabError if a run's data are missing: its workers would find that only after some seconds."""
+    if (data := getattr(config, "data", "embedded")) != "embedded":
+        locate(lab.data_set, data)
 
 
 def locate(name: str, data: str) -> Path:

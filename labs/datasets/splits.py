@@ -76,6 +76,8 @@ def from_tree(root: Path, image_size: int, test_split: float, validation_split: 
         return from_folder(root, image_size, test_split, validation_split, seed)
     images = ImageCache(index.index_train_and_test(root), image_size)
     tests = np.flatnonzero(index.in_test(images.sound))
+    if not len(tests):
+        raise LabError(f"no test image of {printable(root)} can be decoded; copy the data set again")
     first = tests[0]  # All training images come before it.
     split = _split_numbered(images.sound.paths[:first], images.sound.labels[:first], 0.0, validation_split, seed)
     return _to_splits(images, split._replace(test=tests))

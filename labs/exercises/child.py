@@ -73,11 +73,13 @@ def describe_error(problem: BaseException) -> dict[str, Any]:
     name, needs = getattr(problem, "name", None), ""
     if type(problem) is NameError and name:
         needs = f"this cell needs `{name}`, which it does not define: define it in this cell"
+    elif isinstance(problem, ModuleNotFoundError) and name in ("labs", "solutions"):
+        needs = "this cell imports the kit, which it may not use: write what it needs into this cell"
     elif isinstance(problem, ModuleNotFoundError) and name:
         needs = (f"this cell imports `{name}`, which is not installed here; if you wrote that module, put its code "
                  "into this cell")
     return {"error": f"{type(problem).__name__}: {str(problem)[:1000]}".removesuffix(": "), "needs": needs,
-            "refused": isinstance(problem, ValueError)}
+            "not_installed": "not installed" in needs, "refused": isinstance(problem, ValueError)}
 
 
 def main() -> None:

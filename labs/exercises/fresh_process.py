@@ -20,7 +20,7 @@ import numpy as np
 
 from labs.exercises import child
 from labs.exercises.code_tasks import Asker, StudentFunction, Task
-from labs.exercises.grading import NoAnswerError, format_value, shorten
+from labs.exercises.grading import NoAnswerError, NotInstalledError, format_value, shorten
 from labs.run import environment
 
 SECONDS = 30
@@ -104,7 +104,7 @@ def _ask(process: subprocess.Popen, end: float, args: Sequence[Any]) -> dict[str
         raise AssertionError(f"the function failed: {_explain_end(process, line, end)}")
     answer = child.loads(line)
     if answer.get("needs"):
-        raise NoAnswerError(shorten(answer["needs"]))
+        raise (NotInstalledError if answer.get("not_installed") else NoAnswerError)(shorten(answer["needs"]))
     return answer
 
 
@@ -112,6 +112,6 @@ def _explain_end(process: subprocess.Popen, line: bytes, end: float) -> str:
     if len(line) > LONGEST:
         return f"it returned more than {LONGEST >> 20} MiB"
     code = process.wait()
-    if time.monotonic() >= end or -code == signal.SIGXCPU:
+    if time.monotonic() >= end:
         return f"it had not ended after {SECONDS} s: does one of its loops never end?"
     return "it ended its process" + f" (signal {-code})" * (code < 0)

@@ -39,6 +39,10 @@ class NoAnswerError(AssertionError):
     """There is nothing to judge, and nothing to keep: no answer yet, or a cell that cannot run alone."""
 
 
+class NotInstalledError(NoAnswerError):
+    """A cell imports a package that this computer lacks."""
+
+
 def require(holds: Any, problem: str) -> None:
     """Raise AssertionError unless a condition holds; `assert` would do nothing under `python -O`."""
     if not holds:

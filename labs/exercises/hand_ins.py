@@ -76,7 +76,8 @@ def read(path: Path) -> HandIn:
 def _read_folder(folder: Path) -> Iterator[tuple[str, bytes]]:
     for parent, _, names in os.walk(folder):
         for name in {MANIFEST, ANSWERS, NOTEBOOK, RECORDS}.intersection(names):
-            yield name, atomic.read_bytes(Path(parent, name), LARGEST)
+            if not Path(parent, name).is_symlink():  # It could show another student's.
+                yield name, atomic.read_bytes(Path(parent, name), LARGEST)
 
 
 def _read_zip(content: bytes) -> Iterator[tuple[str, bytes]]:

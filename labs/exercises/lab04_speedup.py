@@ -138,11 +138,11 @@ def _expect_value(call, value: float, right: float, n: int) -> None:
 
 def _grade_excess(run: StudentFunction) -> str:
     # Entries of one worker and of n: first those of ideal workers.
-    ledgerss = (((0.4, 4.0, 0.0, 0.8, 0.2), (0.2, 2.0, 0.0, 0.4, 0.1), 2),
+    cases = (((0.4, 4.0, 0.0, 0.8, 0.2), (0.2, 2.0, 0.0, 0.4, 0.1), 2),
                ((0.4, 4.0, 0.0, 0.6, 0.2), (0.5, 2.2, 0.9, 0.3, 0.3), 2),
                ((0.1, 8.0, 0.0, 0.4, 0.1), (0.3, 2.1, 1.5, 0.4, 0.0), 4))
     first, second = (tuple(run.real(0.1, 4) for _ in ENTRIES) for _ in range(2))
-    for one, many, n in (*ledgerss, (first, second, run.whole(2, 8))):
+    for one, many, n in (*cases, (first, second, run.whole(2, 8))):
         ledgers = [dict(zip(ENTRIES, seconds, strict=True)) for seconds in (one, many)]
         call = run(*ledgers, n)
         call.expect(isinstance(call.value, Mapping) and set(call.value) == set(ENTRIES),

@@ -127,10 +127,10 @@ def _expect_sums(call: Call, tensors: list[list[np.ndarray]]) -> None:
 
 
 def _grade_buckets(run: StudentFunction) -> str:
-    bucketss: tuple[tuple[list[int], int, int], ...] = (
+    cases: tuple[tuple[list[int], int, int], ...] = (
         ([], 4, 0), ([4], 4, 1), ([4, 4], 0, 2), ([2, 2], 4, 1), ([3, 3], 4, 2), ([9], 4, 1), ([1, 9, 1], 4, 3),
         ([3, 3, 3], 5, 3), ([1, 2, 3, 4], 6, 2), ([1, 1, 1], 100, 1))
-    for sizes, bucket_bytes, buckets in bucketss:
+    for sizes, bucket_bytes, buckets in cases:
         alpha, beta = (0.01, 0.001) if len(sizes) < 3 else (run.real(0.01, 0.02), run.real(0.001, 0.002))
         call = run(sizes, bucket_bytes, alpha, beta)
         value = call.number("a time is a number")

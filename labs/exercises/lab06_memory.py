@@ -61,9 +61,9 @@ QUESTIONS = {
 
 
 def _grade_model_bytes(run: StudentFunction) -> str:
-    kepts = {"sgd": 0, "momentum": 1, "adam": 2}
+    averages = {"sgd": 0, "momentum": 1, "adam": 2}
     for parameters in (1, 10_163, 557_443, run.whole(1000, 10**6)):
-        for optimizer, kept in kepts.items():
+        for optimizer, kept in averages.items():
             call, right = run(parameters, optimizer), 4 * (2 + kept) * parameters
             call.expect_number(
                 right, "each parameter has its weight, its gradient, and as many numbers as the optimizer keeps", {

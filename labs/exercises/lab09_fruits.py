@@ -109,8 +109,8 @@ def _grade_median_prune(run: StudentFunction) -> str:
 
 def _grade_mcnemar(run: StudentFunction) -> str:
     # Images that only the first, only the second, both and neither of two models get right.
-    countss = ((0, 0, 3, 2), (5, 0, 0, 0), (0, 5, 0, 0), (5, 0, 6, 4), (1, 3, 2, 0), (2, 2, 1, 1), (12, 4, 10, 5))
-    for counts in (*countss, [run.whole(1, 12) for _ in range(4)]):
+    cases = ((0, 0, 3, 2), (5, 0, 0, 0), (0, 5, 0, 0), (5, 0, 6, 4), (1, 3, 2, 0), (2, 2, 1, 1), (12, 4, 10, 5))
+    for counts in (*cases, [run.whole(1, 12) for _ in range(4)]):
         one, other = (np.repeat(right, counts).tolist() for right in ((True, False, True, False),
                                                                       (False, True, True, False)))
         call = run(one, other)

@@ -5,7 +5,7 @@ import math
 from labs.exercises.code_tasks import AVERAGED, StudentFunction, bug, close, code, numbers
 from labs.exercises.grading import Question, grade_entries, grade_number
 from labs.exercises.selecting import Record, images_per_sec, multi_worker, newest, pair_with_one_worker
-from labs.pages import lab11
+from labs.pages import laws
 
 COMMAND = "`labs run lab11_multinode --workers 2`"
 NOTEBOOK = "section 'Eight workers are one large batch' of notebooks/lab11_multinode.ipynb"
@@ -123,7 +123,7 @@ def _grade_starts(run: StudentFunction) -> str:
         ([(3, 10), (4, 20), (1, 5), (1, 5), (2, 8)], 4), ([(2, 7), (3, 9), (1, 30), (2, 4), (4, 6), (1, 3)], 4)]
     drawn = [(run.whole(1, 4), run.whole(1, 30)) for _ in range(6)]
     for jobs, nodes in (*queues, (drawn, 4)):
-        call, right = run(jobs, nodes), lab11.planned_starts(jobs, nodes)
+        call, right = run(jobs, nodes), laws.planned_starts(jobs, nodes)
         value = numbers(call.value, len(jobs))
         call.expect(value is not None, "the result is a list with a start for each job")
         starts = value or []

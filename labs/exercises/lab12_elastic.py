@@ -7,7 +7,7 @@ from collections import Counter
 from labs.exercises.code_tasks import StudentFunction, bug, code
 from labs.exercises.grading import Question, grade_entries, grade_number
 from labs.exercises.selecting import Record, newest
-from labs.pages import lab12
+from labs.pages import at_scale
 
 COMMAND = "`labs run lab12_elastic --workers 2`"
 KILLED = "section 'Killed, and resumed' of notebooks/lab12_elastic.ipynb"
@@ -110,7 +110,7 @@ def _grade_waste(run: StudentFunction) -> str:
     drawn = run.whole(300, 900), run.whole(5, 30), run.whole(20_000, 90_000), run.whole(60, 600)
     for interval, save, life, restart in (*clocks, drawn):
         call = run(interval, save, life, restart)
-        right = lab12.first_order(interval, save, life, restart)
+        right = at_scale.first_order(interval, save, life, restart)
         call.expect_number(right, "add the share of the saves, and what a failure costs divided by the time between "
                                   "failures", {
             "a failure at a random moment loses half of an interval": save / interval + (interval + restart) / life,

@@ -16,6 +16,7 @@ import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
 
+from labs.run.errors import LabError
 from labs.training import hvd_ops
 
 Row = dict[str, Any]
@@ -121,9 +122,11 @@ def _raw_mpi(collective: str, mine: int, elements: int) -> Call:
 
 
 def mpi():
-    """Return MPI's communicator of all workers."""
+    """Return MPI's communicator of all workers; LabError if horovodrun has started them without MPI."""
     from mpi4py import MPI
 
+    if MPI.COMM_WORLD.size != hvd.size():
+        raise LabError("this measurement needs workers that mpirun has started; use `labs run`")
     return MPI.COMM_WORLD
 
 

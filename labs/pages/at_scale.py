@@ -99,3 +99,12 @@ def time_lost(save_every, save_seconds: float, restart_seconds: float, mtbf_seco
     """
     length = (save_every + save_seconds) / mtbf_seconds
     return 1 + save_every / mtbf_seconds * np.exp(-restart_seconds / mtbf_seconds - length) / np.expm1(-length)
+
+
+def first_order(interval, save: float, life: float, restart: float):
+    """Return the wasted share of the clock: a save (C) per interval T; per life M half an interval and a restart (R).
+
+    Young, "A first order approximation to the optimum checkpoint interval", CACM 17(9), 1974. It holds while all three
+    are short compared with the mean time between failures M. All are seconds; T may be an array.
+    """
+    return save / interval + (interval / 2 + restart) / life

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -239,22 +239,6 @@ def _parse(text: str) -> Plan:
         plan.append({"job": name, "partition": partition, "nodes": int(nodes), "limit": minutes, "state": state,
                      "reason": reason, "start": start, "where": here or planned.replace("(null)", "")})
     return plan
-
-
-def planned_starts(jobs: Sequence[tuple[int, int]], nodes: int) -> list[int]:
-    """Return each job's start by the rule of a queue with backfill: the first in line is served first.
-
-    In the order of the queue, each job (nodes, time limit) gets the earliest start at which enough nodes stay free
-    until its limit, given the jobs before it. So a job starts before an earlier one only if it delays none.
-    """
-    placed: list[tuple[int, int, int]] = []
-    for wanted, limit in jobs:
-        candidates = sorted({0, *(end for _, end, _ in placed)})
-        start = next(time for time in candidates if all(
-            sum(count for begin, end, count in placed if begin <= moment < end) + wanted <= nodes
-            for moment in (time, *(begin for begin, _, _ in placed if time < begin < time + limit))))
-        placed.append((start, start + limit, wanted))
-    return [start for start, _, _ in placed]
 
 
 def plan_figure(plans: Mapping[str, pd.DataFrame], nodes: int = NODES) -> Figure:

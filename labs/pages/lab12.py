@@ -15,7 +15,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from labs.pages import plots
-from labs.pages.at_scale import time_lost
+from labs.pages.at_scale import first_order, time_lost
 from labs.results import noise
 from labs.results.records import Record
 from labs.run.text import plural
@@ -67,15 +67,6 @@ def _save_up_to(kill: int, save: Callable[[str, Any], Any], file: str, state: An
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (kill, kill))
     save(file, state)
-
-
-def first_order(interval, save: float, life: float, restart: float):
-    """Return the wasted share of the clock: a save (C) per interval T; per life M half an interval and a restart (R).
-
-    Young, "A first order approximation to the optimum checkpoint interval", CACM 17(9), 1974. It holds while all three
-    are short compared with the mean time between failures M. All are seconds; T may be an array.
-    """
-    return save / interval + (interval / 2 + restart) / life
 
 
 def kill_table(runs: Iterable[Record]) -> pd.DataFrame:

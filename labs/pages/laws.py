@@ -1,4 +1,4 @@
-"""Cost of a step; Amdahl's and Gustafson's laws: what bounds a speedup, and the serial share that it needs.
+"""Cost of a step; Amdahl's and Gustafson's laws: what bounds a speedup, and the serial share that it needs; a queue.
 
 Sources: Amdahl, "Validity of the single processor approach to achieving large scale computing capabilities", 1967;
 Gustafson, "Reevaluating Amdahl's law", CACM 31(5), 1988; Karp and Flatt, "Measuring parallel processor performance",
@@ -107,3 +107,19 @@ def fit_step_cost(batch_sizes: Sequence[float] | np.ndarray, seconds: Sequence[f
                        "step takes less than zero time. Use measured steps, train_seconds / steps of the epochs after "
                        "the first; if you did, another program was running: measure again")
     return cost
+
+
+def planned_starts(jobs: Sequence[tuple[int, int]], nodes: int) -> list[int]:
+    """Return each job's start by the rule of a queue with backfill: the first in line is served first.
+
+    In the order of the queue, each job (nodes, time limit) gets the earliest start at which enough nodes stay free
+    until its limit, given the jobs before it. So a job starts before an earlier one only if it delays none.
+    """
+    placed: list[tuple[int, int, int]] = []
+    for wanted, limit in jobs:
+        candidates = sorted({0, *(end for _, end, _ in placed)})
+        start = next(time for time in candidates if all(
+            sum(count for begin, end, count in placed if begin <= moment < end) + wanted <= nodes
+            for moment in (time, *(begin for begin, _, _ in placed if time < begin < time + limit))))
+        placed.append((start, start + limit, wanted))
+    return [start for start, _, _ in placed]

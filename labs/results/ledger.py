@@ -118,17 +118,17 @@ def _epoch_timer(model: tf.keras.Model, batches: Callable[[int, int], tf.data.Da
     from labs.training import hvd_ops
     from labs.training.callbacks import Steps
 
-    numbers, heart = itertools.count(epoch), heartbeat.current()
+    numbers, monitor = itertools.count(epoch), heartbeat.current()
 
     def one_step_epoch(_: int) -> float:
         number = next(numbers)
-        callback = Steps(heart, number + 1, steps, 1, False, first=steps - 1, begin=lambda: None,
+        callback = Steps(monitor, number + 1, steps, 1, False, first=steps - 1, begin=lambda: None,
                          after_step=lambda step: False)
         hvd_ops.barrier()
         began = time.perf_counter()
         model.fit(batches(number, steps - 1), steps_per_epoch=1, callbacks=[callback], shuffle=False, verbose=0)
         seconds = time.perf_counter() - began
-        heart.pause()  # The other kinds of step have no heartbeat.
+        monitor.pause()  # The other kinds of step have no heartbeat.
         return seconds
 
     return one_step_epoch

@@ -175,7 +175,7 @@ class TensorFlowImport(MetaPathFinder):
             def load_quietly(module) -> None:
                 with _quiet_and_quick(self.hidden):
                     load(module)
-                    importlib.import_module("keras")  # TensorFlow loads it later.
+                    restore_keras(importlib.import_module("keras").backend)  # TensorFlow loads it later.
 
             spec.loader.exec_module = load_quietly  # type: ignore[method-assign]
         return spec

@@ -24,6 +24,8 @@ LOST_NODE = re.compile(r"Remote host: +(\S+)|Remote daemon: .*? on node (\S+)")
 """Open MPI's reports, on either stream, that its launcher has lost its daemon on a node."""
 SECONDS_TO_START = 300.0
 """The longest time to start the workers and to load TensorFlow."""
+SECONDS_AFTER_WORKERS = 20.0
+"""How long the launcher may take to end after all workers; Open MPI's sometimes never does."""
 SILENT_AFTER = 3.0
 """A worker writes a heartbeat once a second. After this time without one, others wait for it and not it for them."""
 
@@ -66,7 +68,7 @@ class Evidence:
         self._heard: dict[int, float] = {}
         self._moved: dict[int, float] = {}
         """By rank: the last heartbeat, its time, and the time since which it shows the same step; on `clock`."""
-        self._read_at = 0.0
+        self._read_at = self._at_work = 0.0
 
     def add_error(self, text: str) -> None:
         """Add the text of a worker's error line; only the first one counts."""
@@ -87,6 +89,7 @@ class Evidence:
             return ""
         self._read_at = now
         workers = [self._time(each, now) for each in self._read() if each.alive]
+        self._at_work = now if workers else self._at_work
         if not self._last and now > SECONDS_TO_START:
             return f"no worker has started in {now:.0f} s; `labs check` looks for the cause"
         idle = max((now - (self._moved[each.rank] if each.is_training else self._heard[each.rank] + self.stall_seconds)
@@ -100,6 +103,10 @@ class Evidence:
         return (f"{_list(late)}: no progress for {idle:.0f} s{waiting} (--stall-seconds); frozen, overloaded, or a "
                 "node or link is lost")
 
+    def is_over(self) -> bool:
+        """Return whether all workers have finished, and the launcher has had its time to end; it may miss their end."""
+        return bool(self._last) and self.clock.now() - self._at_work > SECONDS_AFTER_WORKERS
+
     def _time(self, worker: Heartbeat, now: float) -> Heartbeat:
         """Note when a rank's heartbeat changed and when its step did; return the heartbeat."""
         before = self._last.get(worker.rank)
@@ -109,12 +116,17 @@ class Evidence:
             self._moved[worker.rank] = now
         return worker
 
-    def cause(self, code: int, folder: Path) -> str:
-        """Return why the run in a folder failed, or an empty string if it did not; `code` is the launcher's."""
-        if code == 0 and (folder / "record.json").exists():
+    def cause(self, code: int, folder: Path | None) -> str:
+        """Return why the run failed, or an empty string if it did not.
+
+        Args:
+            code: The launcher's exit code.
+            folder: The run's, with its record; None for a student's own script.
+        """
+        if folder and (folder / "record.json").exists() and (code == 0 or self.is_over()):
             return ""
         last = {each.rank: each for each in self._read()}
-        return one_line(self.error or self._lost_worker(last) or self._lost_launcher(code, last))
+        return one_line(self.error or self._lost_worker(last) or self._lost_launcher(code, last, folder))
 
     def _lost_worker(self, last: dict[int, Heartbeat]) -> str:
         """Return which worker ended without an error line, from the launcher's message and the last heartbeat."""
@@ -132,12 +144,13 @@ class Evidence:
             (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS), "; a crash in compiled code, or out of memory")
         return f"{worker}: killed by {killer.name}{hint.get(killer, '')}"
 
-    def _lost_launcher(self, code: int, heartbeats: dict[int, Heartbeat]) -> str:
+    def _lost_launcher(self, code: int, heartbeats: dict[int, Heartbeat], folder: Path | None) -> str:
         """Return how the launcher ended, where no worker is known to be the cause."""
         last = f"; last heartbeats: {_list(heartbeats.values())}" if heartbeats else ""
         if match := LOST_NODE.search(self.launcher_message):
             return f"node {match[1] or match[2]} is lost: the launcher's daemon there has ended{last}"
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code} and no record"
+        no_record = " and no record" * bool(folder)
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}{no_record}"
         why = self.launcher_message.strip() or "it gave no reason; `labs check` looks for the cause"
         return f"the launcher {how}: {why}{last}"
 

@@ -19,6 +19,8 @@ FOLDER = "heartbeats"
 """Name of the heartbeats' folder in a run's folder."""
 BYTES = 4096
 """The size of a heartbeat's file, written in place: a rename a second would burden a shared file system."""
+OWN_SCRIPT = "LABS_SCRIPT_HEARTBEATS"
+"""The environment variable with the folder for the heartbeats of a student's own script."""
 SUPERVISOR = "LABS_SUPERVISOR"
 """The environment variable that tells workers the process of `labs run`, as "host:pid"; they end with it."""
 SECONDS_TO_BE_ENDED = 10.0
@@ -39,6 +41,8 @@ class Heartbeat:
     """When the heartbeat's thread last ran; in a stopped process it does not run. 0: the worker has finished."""
     is_training: bool = False
     """Whether the next step must come within the stall limit."""
+    is_lab: bool = True
+    """Otherwise the worker runs a student's own script, whose steps are not known."""
     epochs: int = 0
     steps: int = 0
     """Epochs of the whole run and steps per epoch; like the figures below, 0 if they are not known."""
@@ -49,7 +53,7 @@ class Heartbeat:
 
     def __str__(self) -> str:
         position = f"epoch {self.epoch}, step {self.step}" if self.epoch else "before the first step"
-        return f"rank {self.rank} on {self.host} ({position})"
+        return f"rank {self.rank} on {self.host}" + f" ({position})" * self.is_lab
 
 
 def read_folder(folder: Path) -> list[Heartbeat]:
@@ -82,13 +86,13 @@ class Monitor:
     It ends itself, since its launcher may be out of reach. The folder is on storage that all nodes share.
     """
 
-    def __init__(self, folder: Path, rank: int, stall_seconds: float, host: str):
+    def __init__(self, folder: Path, rank: int, stall_seconds: float, host: str, is_lab: bool = True):
         self._limit = stall_seconds + SECONDS_TO_BE_ENDED * (SUPERVISOR in os.environ)
         folder.mkdir(parents=True, exist_ok=True)
         self._file = os.open(folder / f"rank-{rank:05d}", os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC)
         self._lock, self._ended, self._clock = threading.Lock(), threading.Event(), AwakeClock()
         self._moved, self._timed, self._waited = self._clock.now(), time.perf_counter(), 0.0
-        self.heartbeat = Heartbeat(rank, host, moved=time.time())
+        self.heartbeat = Heartbeat(rank, host, moved=time.time(), is_lab=is_lab)
         self.check()
         self._thread = threading.Thread(target=self._run, name="labs-heartbeat", daemon=True)
         self._thread.start()
@@ -151,10 +155,10 @@ class Monitor:
 _current: Monitor | None = None
 
 
-def begin(folder: Path, rank: int, stall_seconds: float, host: str) -> Monitor:
+def begin(folder: Path, rank: int, stall_seconds: float, host: str, is_lab: bool = True) -> Monitor:
     """Start the heartbeat of a run in this process; arguments as in `Monitor`."""
     global _current
-    _current = Monitor(folder, rank, stall_seconds, host)
+    _current = Monitor(folder, rank, stall_seconds, host, is_lab)
     return _current
 
 

@@ -60,10 +60,10 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
             launch(lab, config, arguments + ([] if options.results else ["--results", str(folder.parents[1])]))
         else:
             _launch(lab, config, workers, arguments, log, options, folder)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
         if (folder / "record.json").exists():
             raise InterruptedAfterRecord(f"run {folder.name} had already finished") from None
-        raise Interrupted(f"--resume --name {folder.name}" * run_lock.is_saved(folder)) from None
+        raise Interrupted(f"--resume --name {folder.name}" if run_lock.is_saved(folder) else str(stopped)) from None
     return json.loads((folder / "record.json").read_bytes())
 
 

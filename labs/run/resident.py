@@ -220,7 +220,7 @@ class Workers:
             if not self._ended and process.poll() is not None:
                 for reader in readers:
                     reader.join(timeout=2)
-                self.stop(self._evidence.cause(process.returncode, Path(os.devnull)))
+                self.stop(self._evidence.cause(process.returncode, None))
         if self._ended:
             raise LabError(self._ended)
 

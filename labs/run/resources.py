@@ -17,8 +17,8 @@ def cores() -> int:
 
 
 def cpus(root: Path = Path("/")) -> float:
-    """Return the CPU time per second that this process may use: its cores, or less under a quota (cgroup v2)."""
-    return min(len(os.sched_getaffinity(0)), *map(_quota, _control_groups(root)))
+    """Return the CPU time per second that this process may use: its cores, or less under a quota."""
+    return min([len(os.sched_getaffinity(0)), *map(_quota, _control_groups(root))])
 
 
 def describe_quota() -> str:
@@ -27,18 +27,27 @@ def describe_quota() -> str:
 
 
 def _control_groups(root: Path) -> list[Path]:
-    """Return the folders of this process's control group, which a container may see by the host's path, and above."""
-    memberships = root / "proc/self/cgroup"
-    match = re.search(r"^0::/(.*)", memberships.read_text() if memberships.exists() else "", re.MULTILINE)
-    inside = PurePosixPath(match[1] if match and ".." not in match[1] else "")
-    return [root / "sys/fs/cgroup" / each for each in (inside, *inside.parents)]
+    """Return the folders of the control groups that limit this process's CPUs: its own, and all above it.
+
+    A container may see the host's path of its group, which is not below its folder of groups: that folder is its group.
+    """
+    memberships, folders = root / "proc/self/cgroup", []
+    for line in memberships.read_text().splitlines() if memberships.exists() else ():
+        _, names, path = line.split(":", 2)
+        if not names or "cpu" in names.split(","):  # Version 2 has one unnamed hierarchy for all controllers.
+            inside = PurePosixPath(path.lstrip("/") if ".." not in path else "")
+            folders += [root / "sys/fs/cgroup" / names / each for each in (inside, *inside.parents)]
+    return folders
 
 
 def _quota(group: Path) -> float:
     """Return the CPUs of a group's quota, infinite if it has none."""
     with contextlib.suppress(OSError, ValueError):  # No such group or controller, or "max".
-        quota, period = map(int, (group / "cpu.max").read_text().split())
-        return quota / period
+        if (group / "cpu.max").exists():
+            quota, period = map(int, (group / "cpu.max").read_text().split())
+        else:
+            quota, period = (int((group / f"cpu.cfs_{name}_us").read_text()) for name in ("quota", "period"))
+        return quota / period if quota > 0 else math.inf
     return math.inf
 
 

@@ -3,12 +3,14 @@
     python -P -m labs.run.script SCRIPT [ARGS]
 """
 
+import atexit
 import os
 import runpy
 import socket
 import sys
 import traceback
 from collections.abc import Iterable
+from pathlib import Path
 from types import FrameType
 
 from labs.run import heartbeat, worker
@@ -26,6 +28,9 @@ def main() -> None:
     script = sys.argv[0]
     folder = os.path.dirname(os.path.abspath(script))
     sys.path.insert(0, folder)
+    if heartbeats := os.environ.get(heartbeat.OWN_SCRIPT):  # A frozen rank sends none.
+        beats = heartbeat.begin(Path(heartbeats), heartbeat.rank(), 0, socket.gethostname(), is_lab=False)
+        atexit.register(beats.close)
     try:
         runpy.run_path(script, run_name="__main__")
     except BaseException as problem:

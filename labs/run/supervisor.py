@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from io import BufferedReader
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 import psutil
 
@@ -36,15 +36,31 @@ def started(command: Sequence[str], env: Mapping[str, str] | None = None,
                                env=env, cwd=folder, start_new_session=True, preexec_fn=worker.end_with_parent)
 
     def stop(*_) -> None:
-        process.send_signal(signal.SIGTSTP)
+        _suspend(process, signal.SIGTSTP)
         os.kill(os.getpid(), signal.SIGSTOP)
 
     try:
         with worker.signal_handlers({signal.SIGTSTP: stop,
-                                     signal.SIGCONT: lambda *_: process.send_signal(signal.SIGCONT)}):
+                                     signal.SIGCONT: lambda *_: _suspend(process, signal.SIGCONT)}):
             yield process
     finally:
         _end(process)
+
+
+def _suspend(process: subprocess.Popen, number: signal.Signals) -> None:
+    """Stop or continue a program; the kernel ignores SIGTSTP in a session without a terminal, and mpirun handles it."""
+    if Path(cast(list[str], process.args)[0]).name == "mpirun":
+        process.send_signal(number)
+        return
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for each in _family(process):
+            each.suspend() if number == signal.SIGTSTP else each.resume()
+
+
+def _family(process: subprocess.Popen) -> list[psutil.Process]:
+    """Return a program's process and all that it has started; horovodrun's have sessions of their own."""
+    launcher = psutil.Process(process.pid)
+    return [launcher, *launcher.children(recursive=True)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +136,7 @@ def _end_if_failed(process: subprocess.Popen, evidence: failure.Evidence) -> Non
     """End mpirun if it hangs after a failure: it waits forever for a node that does not respond."""
     if problem := evidence.find_problem():
         evidence.add_error(problem)
-    if evidence.error and evidence.clock.now() - evidence.error_time > SECONDS_AFTER_ERROR:
+    if evidence.is_over() or (evidence.error and evidence.clock.now() - evidence.error_time > SECONDS_AFTER_ERROR):
         _end(process, SECONDS_AFTER_ERROR)
 
 
@@ -145,11 +161,13 @@ def _pass_on(source: BufferedReader, target: IO[str], evidence: failure.Evidence
         text = re.sub(r"^\[\d+\]<std(?:out|err)>:", "", text)  # horovodrun adds it.
         if errors and text.startswith(failure.BOX):
             in_box = not in_box
-        elif in_box or (not errors and failure.LOST_NODE.search(text)):
+        elif in_box:
             evidence.launcher_message += f"{text.strip()} "
         elif errors and ERROR_PREFIX in text:
             evidence.add_error(text.split(ERROR_PREFIX, 1)[1])
         else:
+            if not errors and failure.LOST_NODE.search(text):
+                evidence.launcher_message += f"{text.strip()} "
             with contextlib.suppress(OSError, ValueError):
                 terminal.write(text, target)
 
@@ -188,10 +206,15 @@ def noted_signals(*numbers: signal.Signals) -> Iterator[Requests]:
 
 def _end(process: subprocess.Popen, patience: float = SECONDS_TO_END) -> None:
     """Terminate a program; kill it after a while, and all that it has started: the workers are in its session."""
+    family = []
     if process.poll() is None:
+        family = _family(process)
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(patience)
+    for each in family:
+        with contextlib.suppress(psutil.Error):
+            each.kill()
     for each in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if os.getsid(each.pid) == process.pid:

@@ -60,9 +60,13 @@ class Elastic:
 
     def __init__(self, config: Any, options: Options, fault: Callable[[Elastic], None]):
         fields.check(config)
+        if options.timeline:
+            raise LabError("Horovod's timeline ends with the first reset; leave out --timeline, or add --study resume")
+        if not options.name:
+            raise LabError("workers that join later find the run by its name; add --name NAME, or use `labs run`")
         self.lab, self.config, self.options, self.fault = fields.lab_name(config), config, options, fault
         self.gpu, self.threads = _join(config.seed)
-        self.folder = options.results_root / self.lab / str(options.name)
+        self.folder = options.results_root / self.lab / options.name
         began = time.monotonic() - resources.process_seconds()
         self.memory = Progress(began=began, stopped=began)
         self.lock = contextlib.ExitStack()
@@ -127,7 +131,11 @@ class Elastic:
                        self.identity["data"])
         if heartbeat.current():
             heartbeat.current().close()
-        heartbeat.begin(self.folder / heartbeat.FOLDER, now.rank, self.options.stall_seconds, now.hosts[now.rank])
+        folder = self.folder / heartbeat.FOLDER
+        heartbeat.begin(folder, now.rank, self.options.stall_seconds, now.hosts[now.rank])
+        for path in folder.glob("rank-*"):
+            if int(path.name.partition("-")[2]) >= now.size:  # Of a worker that was lost.
+                path.unlink(missing_ok=True)
         # Horovod: with fewer workers the global batch is smaller, and the learning rate follows it.
         scaled_lr = schedule.scaled_lr(self.config.base_lr, now.size, self.config.scaling)
         self.model.optimizer.learning_rate.assign(scaled_lr)

@@ -1,6 +1,6 @@
-"""Access to Keras' private attributes, all in one module: a new Keras version changes only this file.
+"""Access to Keras' private attributes, all in one module, and optimizers that update all weights in one operation.
 
-Each function is named after its effect. Its docstring says why Keras has no public way to achieve it.
+A new Keras version changes only this file. A docstring says why Keras has no public way to an effect.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -126,11 +126,11 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: M
     else:
         run_environment.refuse_harmful()
         os.environ.update(environment or {})
-        # Horovod: its own stall check (rank 0 alone runs it) covers the time before the first step.
+        # Horovod: it warns of what waits; `labs run` has switched its end off, and ends the run itself.
         os.environ.setdefault("HOROVOD_STALL_CHECK_TIME_SECONDS", str(int(stall_seconds)))
         os.environ.setdefault("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", str(int(2 * stall_seconds)))
         run_environment.set_horovod_defaults(backend in ("auto", "nccl") and layout.has_nccl())
-    run_environment.restore_keras(tf.keras.backend)
+    run_environment.restore_keras(tf.keras.backend)  # A notebook may have loaded TensorFlow before the kit.
     # Horovod: find the other workers; from here on rank, size and local_rank are known.
     with gloo_rendezvous(layout.node_name()):
         hvd.init()

@@ -50,6 +50,14 @@ def test_one_worker_that_fails_ends_all_and_is_named(tmp_path, problem, code, ca
     assert [line for line in above if line.startswith("  File")] == frames * (code == 1)
 
 
+@pytest.mark.workers
+def test_a_frozen_rank_ends_the_script_and_is_named(tmp_path):
+    (tmp_path / "train.py").write_text(SCRIPT.format(problem="os.kill(os.getpid(), 19)"))
+    (tmp_path / "beside.py").touch()
+    last = launch(tmp_path, "--stall-seconds", "3", "2", "train.py").stderr.splitlines()[-1]
+    assert re.match(r"labs: error: rank 1 on [^ ]+: no progress for \d+ s, the others are waiting", last), last
+
+
 HANGS = """
 from keras import layers
 from keras.wrappers import SKLearnClassifier

@@ -1,7 +1,6 @@
 """Lab 4: the ledger sums to the wall time and finds a slow input."""
 
 import dataclasses
-import time
 
 import numpy as np
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from labs import lab04_speedup as lab
 from labs.run import local
 from tests.exercises.solved import solved
+from tests.measure.test_throughput import Slow
 
 TINY = dataclasses.replace(lab.PRESETS["demo"], images=128, epochs=2)
 
@@ -26,19 +26,6 @@ def test_the_ledger_of_two_workers_sums_to_the_epoch():
     solved("lab04.q4")
 
 
-class Slow:
-    """Images that take 30 ms a batch to come, though the pipeline works ahead."""
-
-    shape, dtype, digest = (64, 32, 32, 3), np.dtype("uint8"), b"slow"
-
-    def __len__(self):
-        return 64
-
-    def __getitem__(self, rows):
-        time.sleep(0.03)
-        return np.zeros((len(rows), 32, 32, 3), np.uint8)
-
-
 @pytest.mark.slow
 @pytest.mark.alone
 def test_a_slow_input_is_found_as_input():
@@ -51,7 +38,7 @@ def test_a_slow_input_is_found_as_input():
     layers = tf.keras.layers
     model = tf.keras.Sequential([layers.Input((32, 32, 3), dtype="uint8"), layers.Rescaling(1 / 255), layers.Flatten(),
                                  layers.Dense(10, activation="softmax")])
-    train = Subset(Slow(), np.zeros(64, np.int64), np.arange(64))
+    train = Subset(Slow((64, 32, 32, 3), 0.0075), np.zeros(64, np.int64), np.arange(64))
     with training.start(dataclasses.replace(TINY, threads=0)) as job:
         history = training.fit(job, model, tf.keras.optimizers.SGD(0.01), train, batch_size=4, epochs=2)
         times, _ = ledger.measure(job, model, train, history, batch_size=4)

@@ -13,21 +13,21 @@ from labs.measure.utilization import Utilization, combine
 
 
 class Slow(ImageCache):
-    """Pictures of which each takes four milliseconds."""
+    """Pictures of which each takes some seconds, though the pipeline works ahead."""
 
-    memory, shape = None, (64, 8, 8, 3)
+    memory, digest = None, "slow"
 
-    def __init__(self):
-        """Read no files."""
+    def __init__(self, shape: tuple[int, ...], seconds: float):
+        self.shape, self.seconds = shape, seconds
 
     def __getitem__(self, rows):
-        time.sleep(0.004 * len(rows))
-        return np.zeros((len(rows), 8, 8, 3), np.uint8)
+        time.sleep(self.seconds * len(rows))
+        return np.zeros((len(rows), *self.shape[1:]), np.uint8)
 
 
 def test_the_supply_is_the_rate_at_which_pictures_come():
     """At most 250 a second by construction; two ahead of the clock may have come while the first was awaited."""
-    part = Subset(Slow(), np.zeros(64, np.float32), np.arange(64))
+    part = Subset(Slow((64, 8, 8, 3), 0.004), np.zeros(64, np.float32), np.arange(64))
     assert 0 < input_rate(part, batch_size=8, seconds=1.0) < 350
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from labs.pages import lab11
+from labs.pages import lab11, laws
 from labs.run.errors import LabError
 from tests.notebooks import committed
 
@@ -15,16 +15,16 @@ class NoCluster:
 
 
 def test_a_short_job_fills_a_gap_and_delays_nobody():
-    assert lab11.planned_starts([(2, 20), (4, 30), (1, 15)], 4) == [0, 20, 0]
-    assert lab11.planned_starts([(2, 20), (4, 30), (1, 25)], 4) == [0, 20, 50]
+    assert laws.planned_starts([(2, 20), (4, 30), (1, 15)], 4) == [0, 20, 0]
+    assert laws.planned_starts([(2, 20), (4, 30), (1, 25)], 4) == [0, 20, 50]
     rng = np.random.default_rng(1)
     for _ in range(50):
         jobs = [(int(rng.integers(1, 5)), int(rng.integers(1, 9))) for _ in range(6)]
-        starts = lab11.planned_starts(jobs, 4)
+        starts = laws.planned_starts(jobs, 4)
         for minute in range(max(starts) + 9):
             running = zip(jobs, starts, strict=True)
             assert sum(n for (n, limit), start in running if start <= minute < start + limit) <= 4
-        assert starts[:-1] == lab11.planned_starts(jobs[:-1], 4), "the last in line delays nobody"
+        assert starts[:-1] == laws.planned_starts(jobs[:-1], 4), "the last in line delays nobody"
 
 
 def test_without_a_slurm_the_saved_queue_and_runs_are_shown():

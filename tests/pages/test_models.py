@@ -59,7 +59,7 @@ def test_the_accuracy_of_the_chosen_one_rises_on_the_validation_alone():
 
 def test_young_and_daly_agree_where_failures_are_rare():
     intervals = np.geomspace(600, 20_000, 2000)
-    simple, full = lab12.first_order(intervals, 6, 1e6, 60), at_scale.time_lost(intervals, 6, 60, 1e6)
+    simple, full = at_scale.first_order(intervals, 6, 1e6, 60), at_scale.time_lost(intervals, 6, 60, 1e6)
     assert simple == pytest.approx(full, rel=0.02)
     assert intervals[simple.argmin()] == pytest.approx((2 * 6 * 1e6) ** 0.5, rel=0.01)
 

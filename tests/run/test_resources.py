@@ -13,6 +13,7 @@ CASES = {
     "no control groups": ("", {}, 8),
     "none": ("0::/job", {"job": "max 100000"}, 8),
     "the smallest": ("1:cpu:/c\n0::/a/b", {"a": "100000 100000", "a/b": "400000 100000"}, 1),
+    "version 1": ("4:cpu,cpuacct:/job", {"cpu,cpuacct/job": "150000 100000"}, 1.5),
     "outside of the namespace": ("0::/../../other", {"": "200000 100000"}, 2),
 }
 
@@ -24,15 +25,21 @@ def test_a_quota_of_a_group_or_of_one_above_it_counts(tmp_path, monkeypatch, cas
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/self/cgroup").write_text(membership)
     for name, quota in groups.items():
-        (tmp_path / "sys/fs/cgroup" / name).mkdir(parents=True, exist_ok=True)
-        (tmp_path / "sys/fs/cgroup" / name / "cpu.max").write_text(quota)
+        folder = tmp_path / "sys/fs/cgroup" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        files = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if name.startswith("cpu") else ("cpu.max",)
+        for file, text in zip(files, quota.split() if len(files) > 1 else [quota], strict=True):
+            (folder / file).write_text(text)
     assert resources.cpus(tmp_path) == expected
 
 
-def test_under_a_quota_two_workers_are_refused(monkeypatch):
+def test_whatever_counts_cores_counts_the_quota_and_two_workers_are_refused(monkeypatch):
+    from labs.training import layout
+
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
     monkeypatch.setattr(resources, "_quota", lambda group: 1.5)
+    assert (resources.cores(), layout.machine()["cores"], layout.share_of_cores(1), mpirun.slots()) == (1, 1, 1, 1)
     with pytest.raises(LabError, match=r"2 workers on 1 core \(the CPU quota is 1.5\) would wait for each other"):
         mpirun.choose_workers(2, oversubscribe=False)
 

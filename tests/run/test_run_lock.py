@@ -32,6 +32,18 @@ def test_a_run_has_one_holder_which_the_others_name(tmp_path):
         pass
 
 
+def test_of_many_that_want_a_name_at_once_one_gets_it(tmp_path):
+    program = ("import sys, time\nfrom pathlib import Path\nfrom labs.run.options import Options\n"
+               "from labs.run.run_lock import hold\nprint('ready', flush=True)\nsys.stdin.readline()\n"
+               f"with hold({LAB!r}, Options('it', Path(sys.argv[1])), 1):\n    time.sleep(5)")
+    many = [subprocess.Popen([sys.executable, "-c", program, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                             stderr=subprocess.DEVNULL, text=True) for _ in range(8)]
+    assert {each.stdout.readline() for each in many} == {"ready\n"}
+    for each in many:
+        each.stdin.close()
+    assert sorted(each.wait() for each in many) == [0] + [1] * 7
+
+
 def test_a_name_is_free_again_when_its_holder_was_killed(tmp_path):
     program = (
         "from pathlib import Path\nfrom labs.run.run_lock import hold\n"

@@ -79,6 +79,7 @@ def start(count: int, cores: int, bandwidth: str, start_slurm: Callable[[state.C
         return _apply(cluster, cluster.links)
     except BaseException:
         end()
+        shutil.rmtree(folder, ignore_errors=True)  # Without a state `end` finds nothing to delete.
         raise
 
 

@@ -56,7 +56,7 @@ def start(cluster: state.Cluster, cpus: int, gpus: int, partitions: str) -> None
         raise LabError(f"no {', '.join(absent)}; apt-get install slurm-wlm munge")
     folder = state.folder()
     _configure(folder, cluster, cpus, gpus, partitions)
-    # --force: munged otherwise refuses a folder that only its owner can nodes.
+    # --force: munged otherwise refuses a folder that only its owner can enter.
     files = [f"--{name}-file={folder}/slurm/munged.{name}" for name in ("pid", "log", "seed")]
     _start_daemon(cluster, state.HEAD, ["munged", "--foreground", "--force", "--num-threads=2", *files,
                                         f"--key-file={folder}/munge.key", f"--socket={folder}/munge.socket"])

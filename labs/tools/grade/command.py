@@ -66,8 +66,9 @@ def find(folder: Path, left_out: Path) -> tuple[list[Path], list[str]]:
     for parent, folders, names in os.walk(folder):
         here = Path(parent)
         folders.sort()
-        if here == left_out or hand_ins.MANIFEST in names:
-            paths += [here] * (here != left_out)
+        unpacked = hand_ins.MANIFEST in names and here != folder  # A loose one must not hide the folders below it.
+        if here == left_out or unpacked:
+            paths += [here] * unpacked
             folders.clear()
             continue
         archives = {name for name in names if name.lower().endswith(ARCHIVES) and not (here / name).is_symlink()}

@@ -15,7 +15,7 @@ import msgspec
 from labs import exercises
 from labs.exercises import hand_ins
 from labs.exercises.code_tasks import Task
-from labs.exercises.grading import FORMULA, NoAnswerError, Question
+from labs.exercises.grading import FORMULA, NotInstalledError, Question
 from labs.exercises.hand_ins import HandIn
 from labs.results.records import Record
 from labs.run import catalogue
@@ -29,10 +29,18 @@ POLICY = ROOT / "grading/policy.toml"
 Points = Annotated[float, msgspec.Meta(ge=0)]
 
 
+class KindPoints(msgspec.Struct, forbid_unknown_fields=True):
+    """The points of an exercise, by its kind."""
+
+    question: Points
+    function: Points
+    bug: Points
+
+
 class Policy(msgspec.Struct, forbid_unknown_fields=True):
     """Points by kind, what lateness costs, and dates by lab, from one small file."""
 
-    points: dict[Literal["question", "function", "bug"], Points]
+    points: KindPoints
     late: dict[Literal["grace_hours", "percent_per_day", "most_percent"], Points] = {}
     due: dict[str, Annotated[datetime.datetime, msgspec.Meta(tz=True)]] = {}
 
@@ -49,7 +57,10 @@ def read_policy(path: Path) -> Policy:
     """Read a policy; a lab in [due] may have a short name. LabError names the file and the problem."""
     try:
         policy = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), Policy)
-        policy.due = {catalogue.resolve(name): moment for name, moment in policy.due.items()}
+        due = {catalogue.resolve(name): moment for name, moment in policy.due.items()}
+        if len(due) < len(policy.due):
+            raise LabError("[due] names a lab twice")
+        policy.due = due
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, LabError) as problem:
         raise LabError(f"{path}: {problem}; see {POLICY}") from None
     return policy
@@ -100,7 +111,8 @@ def judge(each: Graded, policy: Policy, container: Sequence[str] = ()) -> Graded
         return each
     for name, entry in exercises.entries(each.lab).items():
         status, text = _judge_exercise(name, entry, each.hand_in, container)
-        of = policy.points["question" if isinstance(entry, Question) else "function" if entry.arguments else "bug"]
+        kind = "question" if isinstance(entry, Question) else "function" if entry.arguments else "bug"
+        of = getattr(policy.points, kind)
         of *= not (isinstance(entry, Task) and entry.on_workers)
         each.verdicts = [*each.verdicts, Verdict(name, status, text, of * (status == RIGHT), of)]
     each.late_percent = policy.late_percent(each.lab, evidence.parse_time(each.hand_in.manifest.created))
@@ -125,8 +137,8 @@ def _judge_exercise(name: str, entry: Question | Task, hand_in: HandIn, containe
     try:
         about = _select_runs(entry, hand_in, saved.get("runs")) if isinstance(entry, Question) else []
         return RIGHT, exercises.grade(name, answer, about, hand_in.manifest.student, container)
-    except NoAnswerError as problem:  # Such as a package that is not installed here.
-        return BY_HAND, f"{problem}; instructors: run the cell with exercises.check"
+    except NotInstalledError as missing:
+        return BY_HAND, f"{missing}; instructors: install it, or run the cell with exercises.check"
     except AssertionError as wrong:
         return WRONG, str(wrong).partition(FORMULA)[0].strip()
     except Exception as problem:  # An answer or a record of another form than the grader knows.

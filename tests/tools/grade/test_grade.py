@@ -16,7 +16,7 @@ from labs.results import reference
 from labs.run import catalogue
 from labs.run.environment import personal_seed
 from labs.run.paths import ROOT
-from labs.tools.grade import evidence, judge
+from labs.tools.grade import command, evidence, judge
 from tests.exercises import planted
 from tests.exercises.solved import with_solutions
 from tests.tools.grade import packed
@@ -225,11 +225,15 @@ def test_lateness_costs_what_the_policy_says(tmp_path):
         assert any("is in the future or unknown" in line for line in each.findings) == ("11-" not in created)
 
 
-@pytest.mark.parametrize("text", ["lab44 = 2026-11-02T00:00:00Z", "lab4_speedpu = 2026-11-02T00:00:00Z",
+@pytest.mark.parametrize("text", ["lab44 = 2026-11-02T00:00:00Z", "lab04_speedup = 2027-11-02T00:00:00Z\nlab04 = "
+                                  "2026-11-02T00:00:00Z", "lab4_speedpu = 2026-11-02T00:00:00Z",
                                   "lab04 = 2026-11-02", "[dues]\nlab04 = 2026-11-02T00:00:00Z", "[late2]"])
 def test_a_policy_with_a_misspelt_key_is_refused(text, tmp_path):
     with pytest.raises(judge.LabError, match=r"policy\.toml: "):
         due(tmp_path, text)
+    (tmp_path / "policy.toml").write_text("[points]\nquestion = 2\nfunction = 3\n")
+    with pytest.raises(judge.LabError, match="`bug`"):
+        judge.read_policy(tmp_path / "policy.toml")
 
 
 def test_a_cell_that_needs_a_package_which_is_not_installed_is_for_a_person(tmp_path):
@@ -237,6 +241,33 @@ def test_a_cell_that_needs_a_package_which_is_not_installed_is_for_a_person(tmp_
     (verdict,) = [verdict for verdict in each.verdicts if verdict.exercise == "lab04.excess"]
     assert (verdict.status, verdict.of) == (judge.BY_HAND, 3)
     assert "imports `no_such`, which is not installed here" in verdict.text
+
+
+@pytest.mark.parametrize("cell", ["def excess(one, many, n:", "def excess(one, many, n): pass",
+                                  "def excess(one, many, n):\n    import labs\n"])
+def test_a_cell_that_answers_nothing_is_wrong_and_no_work_for_a_person(cell, tmp_path):
+    (verdict,) = [each for each in judge_zip(packed.write(tmp_path, "s1", cell=cell)).verdicts
+                  if each.exercise == "lab04.excess"]
+    assert verdict.status == judge.WRONG
+
+
+def test_files_beside_the_hand_ins_hide_none_and_links_are_not_read(tmp_path):
+    with zipfile.ZipFile(packed.write(tmp_path, "s1")) as archive:
+        archive.extractall(tmp_path / "s1")
+    (tmp_path / "thief").mkdir()
+    for name in os.listdir(tmp_path / "s1"):
+        (tmp_path / "thief" / name).symlink_to(tmp_path / "s1" / name)
+    (tmp_path / "manifest.json").touch()
+    paths, others = command.find(tmp_path, tmp_path / "graded")
+    assert {path.name for path in paths} >= {"s1", "thief"}
+    assert "manifest.json" in others
+    assert "no manifest.json" in judge.read(tmp_path / "thief", tmp_path).problem
+
+
+def test_all_labs_are_judged_without_tensorflow_and_plots():
+    blocked = "import sys\nsys.modules |= dict.fromkeys(('tensorflow', 'matplotlib', 'keras', 'horovod'))\n"
+    program = f"{blocked}from labs import exercises\nfor lab in {catalogue.lab_names()}:\n    exercises.entries(lab)"
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
 
 
 def test_odd_records_and_a_cell_that_names_the_grader_are_named(tmp_path):
