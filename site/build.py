@@ -57,7 +57,7 @@ class Tree:
                 (PAGES / page).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(ROOT / page, PAGES / page)
             else:
-                _save(PAGES / shown(page), file_page(page))
+                _save(PAGES / page_path(page), file_page(page))
 
     def linked(self, text: str, page: Path) -> str:
         """Return a page's Markdown with links that work in the site, and note what they lead to.
@@ -85,7 +85,7 @@ class Tree:
         if path != page:
             self.todo.append(path)
         if name and not is_page(path) and path.suffix not in COPIED:
-            return os.path.relpath(shown(path), page.parent)
+            return os.path.relpath(page_path(path), page.parent)
         return name + (f"#{slug(unquote(anchor)) if path.suffix == '.ipynb' else anchor}" if anchor else "")
 
     def _notebook(self, page: Path) -> str:
@@ -109,7 +109,7 @@ def is_page(path: Path) -> bool:
     return path.suffix in {".md", ".ipynb"} and not str(path).startswith(SECRET)
 
 
-def shown(path: Path) -> Path:
+def page_path(path: Path) -> Path:
     """Return the page that shows a file of the repository, or the names in a folder."""
     return Path("source") / f"{path}.md"
 

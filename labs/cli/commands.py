@@ -191,12 +191,12 @@ def _launch(args: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         here = Path(folder) if mpirun.nodes() == 1 else None  # Other nodes may not see it.
         env |= {heartbeat.OWN_SCRIPT: str(here / heartbeat.FOLDER)} if here else {}
-        evidence = failure.Evidence(args.stall_seconds, here)
-        code = supervisor.supervise([*mpirun.command(workers, env), *program], env, None, evidence, is_mpirun=True,
+        diagnosis = failure.Diagnosis(args.stall_seconds, here)
+        code = supervisor.supervise([*mpirun.command(workers, env), *program], env, None, diagnosis, is_mpirun=True,
                                     saves=False)
-    if code or evidence.error:  # mpirun may end with 0 when it is terminated.
+    if code or diagnosis.error:  # mpirun may end with 0 when it is terminated.
         code = code or 1
-        print(f"{ERROR_PREFIX}{evidence.cause(code, None)}", file=sys.stderr)
+        print(f"{ERROR_PREFIX}{diagnosis.cause(code, None)}", file=sys.stderr)
     return 128 - code if code < 0 else code
 
 

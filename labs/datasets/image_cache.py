@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import shutil
 import time
@@ -24,7 +25,7 @@ from labs.run.text import printable
 
 # Identifies the current boot of the machine: after a crash, a file may be on the disk without its pixels.
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-UNUSED = 24 * 3600  # Seconds without use after which a cache is deleted when another one is made.
+UNUSED = 24 * 3600  # Seconds without use after which a cache is deleted when another is made; sooner for space.
 THRESHOLD = 0.1  # Share of undecodable images above which something is wrong with the whole data set.
 
 
@@ -102,8 +103,9 @@ class ImageCache:
 
     def _fill(self, folder: Path) -> None:
         """Decode all images into an empty folder, and write down which cannot be decoded."""
-        for other in folder.parent.iterdir():
-            if other.is_dir() and other.stat().st_mtime < time.time() - UNUSED:
+        for used, other in sorted((each.stat().st_mtime, each) for each in folder.parent.iterdir() if each.is_dir()):
+            is_short = shutil.disk_usage(folder).free < math.prod(self.shape) and not other.name.startswith(".")
+            if is_short or used < time.time() - UNUSED:  # A name with a dot is one that is being made.
                 shutil.rmtree(other, ignore_errors=True)  # A process that has mapped its file keeps it.
         bad, digests = {}, []
         with open(folder / "pixels.npy", "wb") as file, ThreadPool(self._cores) as pool:

@@ -107,6 +107,10 @@ def _describe(images: ImageCache, split: Split) -> str:
         if names:
             first = ", ".join(map(printable, names[:3])) + ", ..." * (len(names) > 3)
             lines.append(f"{what}: {len(names)} ({first})")
+    labels = images.sound.labels
+    for subset, positions in (("validation", split.validation), ("test", split.test)):
+        missing = np.setdiff1d(labels, labels[positions]) if len(positions) else ()
+        lines += [f"no {subset} image of {printable(images.sound.class_names[label])}" for label in missing[:3]]
     return "\n".join(lines)
 
 

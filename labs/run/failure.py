@@ -45,7 +45,7 @@ def proof_verdict(output: str) -> str:
     return lines[-1].removeprefix(PROOF_PREFIX) if lines else ""
 
 
-class Evidence:
+class Diagnosis:
     """Collects the facts for the last line of a run.
 
     Args:

@@ -82,7 +82,7 @@ def _launch(lab: Lab, config: Any, workers: int, arguments: Sequence[str], log: 
     if launcher is None:  # Horovod: its own limit would also count time in which all workers were stopped.
         env["HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"] = "0"
     command = [*(launcher or mpirun.command(workers, env)), *mpirun.PYTHON, "-m", lab.module, *arguments]
-    evidence = failure.Evidence(options.stall_seconds, None if launcher else folder)
-    code = supervisor.supervise(command, env, log, evidence, is_mpirun=launcher is None)
-    if cause := evidence.cause(code, folder):
+    diagnosis = failure.Diagnosis(options.stall_seconds, None if launcher else folder)
+    code = supervisor.supervise(command, env, log, diagnosis, is_mpirun=launcher is None)
+    if cause := diagnosis.cause(code, folder):
         raise LabError(cause)

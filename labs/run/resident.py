@@ -100,7 +100,7 @@ class Workers:
     def __init__(self, size: int, threads: int):
         self.size, self._ended = size, ""
         self._pids: Sequence[int] = ()
-        self._evidence = failure.Evidence(Options.stall_seconds)
+        self._diagnosis = failure.Diagnosis(Options.stall_seconds)
         self._programs: list[tuple[subprocess.Popen, list[threading.Thread]]] = []
         self._at_end = contextlib.ExitStack()
         atexit.register(self.stop)
@@ -128,7 +128,7 @@ class Workers:
     def _open(self, command: list[str], env: dict[str, str], is_ready: Callable[[], bool]) -> None:
         """Start a program that ends with the workers, or with this process, and wait until it is ready."""
         process = self._at_end.enter_context(supervisor.started(command, env))
-        self._programs.append((process, supervisor.pass_output_on(process, io.StringIO(), self._evidence)))
+        self._programs.append((process, supervisor.pass_output_on(process, io.StringIO(), self._diagnosis)))
         deadline = time.monotonic() + SECONDS_TO_START
         while not is_ready():
             self._check()
@@ -220,7 +220,7 @@ class Workers:
             if not self._ended and process.poll() is not None:
                 for reader in readers:
                     reader.join(timeout=2)
-                self.stop(self._evidence.cause(process.returncode, None))
+                self.stop(self._diagnosis.cause(process.returncode, None))
         if self._ended:
             raise LabError(self._ended)
 

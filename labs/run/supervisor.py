@@ -94,7 +94,7 @@ def complete(command: Sequence[object], seconds: float, env: Mapping[str, str] |
         return finish(process, seconds)
 
 
-def supervise(command: Sequence[str], env: Mapping[str, str], log: IO[str] | None, evidence: failure.Evidence,
+def supervise(command: Sequence[str], env: Mapping[str, str], log: IO[str] | None, diagnosis: failure.Diagnosis,
               is_mpirun: bool, saves: bool = True) -> int:
     """Run the launcher to its end and return its exit code; if this process ends, in any way, the workers end too.
 
@@ -106,14 +106,14 @@ def supervise(command: Sequence[str], env: Mapping[str, str], log: IO[str] | Non
     readers, deadline = [], math.inf
     try:
         with noted_signals(*worker.REQUESTS) as requests, started(command, env) as process:
-            readers = pass_output_on(process, log, evidence)
-            while process.poll() is None and requests.count < 2 and evidence.clock.now() < deadline:
+            readers = pass_output_on(process, log, diagnosis)
+            while process.poll() is None and requests.count < 2 and diagnosis.clock.now() < deadline:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(0.3)
                 if requests.count and deadline == math.inf:
-                    deadline = evidence.clock.now() + _ask_to_save(process, is_mpirun and saves)
+                    deadline = diagnosis.clock.now() + _ask_to_save(process, is_mpirun and saves)
                 if is_mpirun:
-                    _end_if_failed(process, evidence)
+                    _end_if_failed(process, diagnosis)
     finally:
         for reader in readers:
             reader.join(timeout=2)
@@ -132,27 +132,27 @@ def _ask_to_save(process: subprocess.Popen, saves: bool) -> float:
     return SECONDS_TO_SAVE
 
 
-def _end_if_failed(process: subprocess.Popen, evidence: failure.Evidence) -> None:
+def _end_if_failed(process: subprocess.Popen, diagnosis: failure.Diagnosis) -> None:
     """End mpirun if it hangs after a failure: it waits forever for a node that does not respond."""
-    if problem := evidence.find_problem():
-        evidence.add_error(problem)
-    if evidence.is_over() or (evidence.error and evidence.clock.now() - evidence.error_time > SECONDS_AFTER_ERROR):
+    if problem := diagnosis.find_problem():
+        diagnosis.add_error(problem)
+    if diagnosis.is_over() or (diagnosis.error and diagnosis.clock.now() - diagnosis.error_time > SECONDS_AFTER_ERROR):
         _end(process, SECONDS_AFTER_ERROR)
 
 
-def pass_output_on(process: subprocess.Popen, log: IO[str] | None, evidence: failure.Evidence
+def pass_output_on(process: subprocess.Popen, log: IO[str] | None, diagnosis: failure.Diagnosis
                    ) -> list[threading.Thread]:
     """Start threads that forward a program's output, and return them; they end when the program has ended."""
     streams = (process.stdout, log or sys.stdout, False), (process.stderr, log or sys.stderr, True)
-    readers = [threading.Thread(target=_pass_on, args=(source, target, evidence, errors), daemon=True)
+    readers = [threading.Thread(target=_pass_on, args=(source, target, diagnosis, errors), daemon=True)
                for source, target, errors in streams]
     for reader in readers:
         reader.start()
     return readers
 
 
-def _pass_on(source: BufferedReader, target: IO[str], evidence: failure.Evidence, errors: bool) -> None:
-    """Forward a stream; withhold the error stream's error lines and the launcher's boxed messages: they are evidence.
+def _pass_on(source: BufferedReader, target: IO[str], diagnosis: failure.Diagnosis, errors: bool) -> None:
+    """Forward a stream, but leave its error lines and the launcher's boxed messages to the diagnosis.
 
     A closed terminal takes no more output, but the stream must still be read: workers that save would block.
     """
@@ -162,12 +162,12 @@ def _pass_on(source: BufferedReader, target: IO[str], evidence: failure.Evidence
         if errors and text.startswith(failure.BOX):
             in_box = not in_box
         elif in_box:
-            evidence.launcher_message += f"{text.strip()} "
+            diagnosis.launcher_message += f"{text.strip()} "
         elif errors and ERROR_PREFIX in text:
-            evidence.add_error(text.split(ERROR_PREFIX, 1)[1])
+            diagnosis.add_error(text.split(ERROR_PREFIX, 1)[1])
         else:
             if not errors and failure.LOST_NODE.search(text):
-                evidence.launcher_message += f"{text.strip()} "
+                diagnosis.launcher_message += f"{text.strip()} "
             with contextlib.suppress(OSError, ValueError):
                 terminal.write(text, target)
 

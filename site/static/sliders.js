@@ -208,12 +208,12 @@ const sliders = {
     },
 };
 
-const listed = (control, values) => typeof control.values === "function" ? control.values(values) : control.values;
+const listValues = (control, values) => typeof control.values === "function" ? control.values(values) : control.values;
 
 // The values at these positions; a later control's list may depend on earlier values.
 function read(name, positions) {
     return Object.entries(sliders[name].controls).reduce((values, [key_, control]) => {
-        const list = listed(control, values);
+        const list = listValues(control, values);
         return { ...values, [key_]: list[Math.min(positions[key_], list.length - 1)] };
     }, {});
 }
@@ -225,7 +225,7 @@ function markup(name) {
     const inputs = Object.entries(controls).map(([key_, control]) => {
         const shown = control.show(values[key_]);
         return `<label><span>${control.label}</span> <output>${shown}</output><input type="range" name="${key_}" `
-            + `min="0" max="${listed(control, values).length - 1}" value="${control.first}" `
+            + `min="0" max="${listValues(control, values).length - 1}" value="${control.first}" `
             + `aria-label="${control.label}" aria-valuetext="${shown}"></label>`;
     });
     return `<figure class="slider" data-slider="${name}"><figcaption>${title}</figcaption><div class="slider-controls">`
@@ -238,7 +238,7 @@ function redraw(figure) {
     const values = read(name, Object.fromEntries(inputs.map((input) => [input.name, Number(input.value)])));
     for (const input of inputs) {
         const control = sliders[name].controls[input.name], shown = control.show(values[input.name]);
-        input.max = listed(control, values).length - 1;
+        input.max = listValues(control, values).length - 1;
         input.setAttribute("aria-valuetext", shown);
         input.parentElement.querySelector("output").textContent = shown;
     }

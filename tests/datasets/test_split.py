@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from labs.datasets import splits
 from labs.datasets.index import Index
 from labs.datasets.split import split_images
 from labs.run.errors import LabError
@@ -75,3 +76,8 @@ def test_shares_that_make_no_sense(share, says):
     index = index_of({"a": {f"{n}.jpg" for n in range(100)}, "b": {"1.jpg", "2.jpg"}})
     with pytest.raises(LabError, match=says):
         split_images(index, share, 0.5 if share == 0.9 else 0, 1)
+
+
+def test_small_classes_without_held_out_images_are_named(tree):
+    description = splits.from_folder(tree({"a": 60, "b": 1}), 16, 0.2, 0.2, seed=1).description
+    assert description.endswith("no validation image of b\nno test image of b")

@@ -23,18 +23,18 @@ def listen(tmp_path):
     (tmp_path / "heartbeats").mkdir()
     old = {"rank": 9, "host": "n9", "epoch": 1, "alive": 1, "is_training": True}
     (tmp_path / "heartbeats/rank-00009").write_text(json.dumps(old))  # Of the run that this one resumes.
-    evidence, times = failure.Evidence(8.0, tmp_path), iter(range(1, 999))
-    evidence.clock = Seconds()
+    diagnosis, times = failure.Diagnosis(8.0, tmp_path), iter(range(1, 999))
+    diagnosis.clock = Seconds()
 
     def after(seconds: int, *ranks: int, step: int = 7, **fields) -> str:
         for _ in range(seconds):
-            evidence.clock.seconds += 1
+            diagnosis.clock.seconds += 1
             alive = next(times)
             for rank in ranks:
                 known = {"rank": rank, "host": f"n{rank + 1}", "epoch": 2, "step": step, "moved": step,
                          "alive": alive, "is_training": True} | fields
                 (tmp_path / f"heartbeats/rank-{rank:05d}").write_text(json.dumps(known))
-            problem = evidence.find_problem()
+            problem = diagnosis.find_problem()
         return problem
 
     return after

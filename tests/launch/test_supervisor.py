@@ -39,7 +39,7 @@ from labs.run import failure, supervisor
 supervisor.SECONDS_TO_SAVE = 600.0
 for _ in range(3):
     try:
-        supervisor.supervise(["bash", "-c", sys.argv[1]], os.environ, sys.stdout, failure.Evidence(), is_mpirun=True)
+        supervisor.supervise(["bash", "-c", sys.argv[1]], os.environ, sys.stdout, failure.Diagnosis(), is_mpirun=True)
     except KeyboardInterrupt:
         print("interrupted", flush=True)
 """

@@ -104,7 +104,7 @@ def test_the_students_archive_trains_builds_the_site_and_passes_what_reads_all_i
         (students / ".venv-site").symlink_to(ROOT / ".venv-site")
     for words in (["-m", "ruff", "check", "."], ["-m", "importlinter.cli", "--no-logo"],
                   ["-m", "pytest", "-q", "-n0", "--collect-only"],
-                  ["-m", "pytest", "-q", "-n0", "tests/docs/test_pages.py", "tests/test_house.py"],
+                  ["-m", "pytest", "-q", "-n0", "tests/docs/test_pages.py", "tests/test_rules.py"],
                   ["-m", "labs", "run", "lab10", "--workers", "2", "--oversubscribe", "--epochs", "1"],
                   ["site/build.py"]):
         done = subprocess.run([sys.executable, *words], cwd=students, capture_output=True, text=True, check=False,

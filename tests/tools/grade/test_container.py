@@ -5,9 +5,11 @@ import socket
 import subprocess
 import sys
 
+import psutil
 import pytest
 
 from labs.exercises import fresh_process
+from labs.run.errors import LabError
 from labs.run.paths import ROOT
 from labs.tools.grade import container
 from tests.tools.grade import packed
@@ -31,6 +33,8 @@ def attack(folder, port, victim, kit):
         "read a process's variables": lambda: open(f"/proc/{victim}/environ", "rb").close(),
         "write beside it": lambda: open(folder + "/new", "w").close(),
         "delete": lambda: os.unlink(folder + "/old"),
+        "overwrite": lambda: open(folder + "/secret", "w").close(),
+        "open to all": lambda: os.chmod(folder, 0o777),
         "connect": lambda: socket.create_connection(("127.0.0.1", port), 5).close(),
         "signal": lambda: os.kill(victim, signal.SIGCONT),
         "fill the disk": disk,
@@ -67,12 +71,16 @@ def test_whatever_succeeds_without_it_is_refused_in_it(tmp_path):
 def test_a_function_that_never_ends_is_ended_with_all_that_it_started(monkeypatch):
     monkeypatch.setattr(fresh_process, "SECONDS", 4)
     cell = "import os\ndef f(x):\n    os.fork()\n    while True: pass\n"
+    before = {each.pid for each in psutil.process_iter()}
     with (fresh_process.start_process(cell, "f", container=container.command()) as ask,
           pytest.raises(AssertionError, match="had not ended after 4 s")):
         ask([1])
+    mine = [each for each in psutil.process_iter(["cmdline"]) if each.pid not in before and "/child.py" in (
+        each.info["cmdline"] or ())]
+    assert not psutil.wait_procs(mine, timeout=5)[1]
 
 
-def test_without_bubblewrap_nothing_is_graded_unless_it_is_trusted(tmp_path):
+def test_without_bubblewrap_nothing_is_graded_unless_it_is_trusted(tmp_path, monkeypatch):
     packed.write(tmp_path, "s1", cell="print('9 hand-ins')\ndef excess(one, many, n):\n"
                                       "    return {k: many[k] - one[k] / n for k in one}\n")
     words = [sys.executable, "-m", "labs", "grade", str(tmp_path)]
@@ -86,3 +94,6 @@ def test_without_bubblewrap_nothing_is_graded_unless_it_is_trusted(tmp_path):
     assert trusted.stdout.startswith("1 hand-in, 0 not graded")
     assert "9 hand-ins" not in trusted.stdout
     assert "s1,lab04_speedup,15,15," in (tmp_path / "graded/grades.csv").read_text()
+    monkeypatch.setattr(container, "SYSTEM", ())  # As where the kernel makes no namespace: bubblewrap fails.
+    with pytest.raises(LabError, match=r"bubblewrap makes no container here \(.*\), and .*--trust"):
+        container.command()
