@@ -49,9 +49,9 @@ def test_the_trained_network_can_be_used_with_and_without_the_kit(tmp_path):
 
     (folder,) = (tmp_path / "results" / "lab10_caltech").iterdir()
     pictures = [str(tmp_path / "data" / "green" / "03.png"), str(tmp_path / "data" / "red" / "07.png")]
-    (lines,) = re.findall(r"```python\n(model = keras.*?)```", (ROOT / "docs/use.md").read_text(), re.DOTALL)
-    loaded, image, classified = lines.replace('"photo.jpg"', "path").splitlines()
-    without = (f"import json, keras\nkeras.config.disable_interactive_logging()\nrun = '{folder}'\n{loaded}\n"
+    (lines,) = re.findall(r"```python\n(import json, keras\n.*?)```", (ROOT / "docs/use.md").read_text(), re.DOTALL)
+    loaded, _, model, image, classified = lines.replace('"photo.jpg"', "path").splitlines()
+    without = (f"{loaded}\nkeras.config.disable_interactive_logging()\nrun = '{folder}'\n{model}\n"
                f"for path in {pictures}:\n    {image}\n    {classified}")
     plain = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert [line for line in plain.stdout.split() if line.isalpha()] == ["green", "red"]
