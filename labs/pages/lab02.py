@@ -156,13 +156,20 @@ def speedup_figure(ours: pd.DataFrame, report: pd.DataFrame, runs: Runs, cores: 
     return plots.finish_below(left, 3)
 
 
-def compare_accuracies(runs: Runs, epochs: int = 40) -> str:
-    """Return whether the accuracies of several workers differ from those of one by more than noise, as text."""
+def compare_accuracies(runs: Runs, epochs: int = 40) -> dict[int, noise.Comparison]:
+    """Compare the accuracies of several workers with those of one, within seeds: by the number of workers."""
     frame = records.table(_with_code(runs, "kit")).query("epochs == @epochs")
     by_size = {size: rows.set_index("seed")["test_accuracy"] for size, rows in frame.groupby("size")}
     one = by_size.pop(1)
-    return "; ".join(f"{size} workers minus one: {noise.compare(each, one, comparisons=len(by_size), digits=3)}"
-                     for size, each in by_size.items())
+    return {size: noise.compare(each, one, comparisons=len(by_size), digits=3) for size, each in by_size.items()}
+
+
+def pooled_speedups(runs: Runs) -> dict[int, noise.Comparison]:
+    """Return the speedup of several workers over all undisturbed runs, within seeds and numbers of epochs."""
+    frame = records.table(_with_code(runs, "kit")).query("disturbed == ''")
+    by_size = {size: rows.set_index(["epochs", "seed"])["images_per_sec"] for size, rows in frame.groupby("size")}
+    one = by_size.pop(1)
+    return {size: noise.compare(each, one, ratio=True, comparisons=len(by_size)) for size, each in by_size.items()}
 
 
 def order_table(runs: Runs) -> pd.DataFrame:
@@ -179,6 +186,11 @@ def order_table(runs: Runs) -> pd.DataFrame:
     table["sharded", True] = {"noise": True}
     result = pd.DataFrame.from_dict(table, orient="index").assign(accuracy=wide.mean())
     return result.reindex([(order, reshuffle) for order in ORDERS for reshuffle in (True, False)])
+
+
+def format_change(row: pd.Series) -> str:
+    """Return the change of a row of `order_table`, with its interval, as text."""
+    return f"{-row['lost']:+.3f} ± {row['high'] - row['lost']:.3f}" + " (not resolved)" * bool(row["noise"])
 
 
 def order_figure(runs: Runs) -> Figure:

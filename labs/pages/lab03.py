@@ -16,6 +16,10 @@ RULES = {"no scaling": ("none", False), "square root": ("sqrt", False), "square 
 STYLES = dict(zip(RULES, (("0.45", "-"), (plots.COLOURS[0], "--"), (plots.COLOURS[0], "-"), (plots.COLOURS[1], "--"),
                           (plots.COLOURS[1], "-")), strict=True))
 """Each rule's colour and line style: a warmup is solid."""
+ONE, PHOTOGRAPHS_LR = "one worker with 128", 0.03
+"""The baseline of the runs on photographs, and the learning rate that their search found for it."""
+ENDED = ("loss", "accuracy", "val_accuracy")
+"""What their last epochs are compared by."""
 
 
 def miss_figure(miss: pd.DataFrame, losses: pd.DataFrame, before: float) -> Figure:
@@ -54,21 +58,45 @@ def study_table(runs: Runs, study: str, optimizer: str) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def largest_factors(table: pd.DataFrame, allowed: float) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Return the mean accuracies, a row per k and a column per rule, and the largest k to which each rule keeps them.
+def compare_rules(table: pd.DataFrame, one: str, other: str, k: int, comparisons: int = 1) -> noise.Comparison:
+    """Compare the held-out accuracies of two rules at k, within seeds; `table` is from `study_table`."""
+    by_seed = table[table["k"] == k].pivot(index="seed", columns="rule", values="val_accuracy")
+    return noise.compare(by_seed[one], by_seed[other], digits=3, comparisons=comparisons)
 
-    A rule keeps the accuracy if it loses at most `allowed` against k = 1, at this k and at all smaller ones.
+
+def photographs_by_seed(runs: Runs) -> pd.DataFrame:
+    """Return the last held-out accuracies of the runs on photographs: a row per seed, columns ONE and the rules.
+
+    Four workers with 512 images each are compared with one with 128, so k = 16.
     """
-    mean = table.groupby(["k", "rule"])["val_accuracy"].mean().unstack()
-    kept = mean.loc[1] - mean <= allowed
-    return mean, {rule: int(max(k for k in mean.index if kept[rule].loc[:k].all())) for rule in mean}
+    return _photographs(runs).pivot(index="seed", columns="setting", values="val_accuracy")
 
 
-def accuracy_figure(table: pd.DataFrame, allowed: float) -> Figure:
-    """Draw the accuracy over k: a line per rule, a dot per run (hollow: no warmup), and what counts as kept."""
+def compare_photographs(runs: Runs) -> pd.DataFrame:
+    """Return the means of the same runs, a row per setting, the best first; `minus_one` compares it with ONE."""
+    by_seed, means = photographs_by_seed(runs), _photographs(runs).groupby("setting")[list(ENDED)].mean()
+    means["minus_one"] = [None if name == ONE else noise.compare(by_seed[name], by_seed[ONE], digits=3,
+                                                                 comparisons=len(means) - 1) for name in means.index]
+    return means.sort_values("val_accuracy", ascending=False)
+
+
+def _photographs(runs: Runs) -> pd.DataFrame:
+    kept = [run for run in runs if run["config"]["data"] == "real" and run["config"]["base_lr"] == PHOTOGRAPHS_LR]
+    names = {key: name for name, key in RULES.items()}
+    rows = []
+    for run in kept:
+        config, last = run["config"], run["history"][-1]
+        rule = names[config["scaling"], config["warmup_epochs"] > 0]
+        rows.append({"setting": ONE if run["layout"]["size"] == 1 else rule, "seed": config["seed"],
+                     **{name: last[name] for name in ENDED}})
+    return pd.DataFrame(rows)
+
+
+def accuracy_figure(table: pd.DataFrame) -> Figure:
+    """Draw the accuracy over k: a line per rule, a dot per run (hollow: no warmup)."""
     (axes,) = plots.panels(1, 4)
     baseline = float(table.loc[table["k"] == 1, "val_accuracy"].mean())
-    axes.axhspan(baseline - allowed, baseline, color="0.9", label=f"baseline, and {allowed:g} below")
+    axes.axhline(baseline, color="0.7", label="k = 1")
     axes.axhline(0.1, color="0.5", linestyle=":", label="chance")
     for number, (rule, (colour, style)) in enumerate(STYLES.items()):
         beside = 1.03 ** (number - 2)  # So that no dot hides another.
@@ -78,29 +106,22 @@ def accuracy_figure(table: pd.DataFrame, allowed: float) -> Figure:
     return plots.finish(axes)
 
 
-def accuracy_text(table: pd.DataFrame, allowed: float) -> str:
-    """Return what `accuracy_figure` shows, as Markdown."""
-    mean, until = largest_factors(table, allowed)
-    best, most = longest_rules(until), max(until.values())
-    others = [f"{rule} {k}" for rule, k in until.items() if rule not in best]
-    text = (f"**{' and '.join(best).capitalize()} keeps the accuracy longest: up to $k$ = {most}.** The others keep it "
-            f"up to: {'; '.join(others)}. The baseline has {mean['linear'][1]:.2f}.")
-    plain = best[0].removesuffix(", warmup")
-    if most > 1 and plain != "no scaling":
-        text += f" At $k$ = {most}, warmup changes {plain} by {change(table, f'{plain}, warmup', plain, most)}."
-    return text
+def format_difference(difference: noise.Comparison) -> str:
+    """Return a difference and its interval, bold if it is more than noise."""
+    text = f"{difference.value:+.3f} ({difference.low:+.3f} to {difference.high:+.3f})"
+    return f"**{text}**" if difference.resolved else text
 
 
-def longest_rules(until: Mapping[str, int]) -> list[str]:
-    """Return the rules that keep the accuracy up to the largest k; `until` is from `largest_factors`."""
-    return [rule for rule in RULES if until[rule] == max(until.values())]
-
-
-def change(table: pd.DataFrame, one: str, other: str, k: int) -> str:
-    """Return whether one rule is better than another at k by more than noise, and by how much, as text."""
-    by_seed = table[table["k"] == k].pivot(index="seed", columns="rule", values="val_accuracy")
-    verdict = noise.compare(by_seed[one], by_seed[other], digits=3)
-    return f"{verdict.figures}, {'more than noise' if verdict.resolved else 'not resolved'}"
+def rules_text(table: pd.DataFrame) -> str:
+    """Return what `accuracy_figure` shows, as Markdown: linear against square root, and each rule against k = 1."""
+    mean, factors = table.groupby(["rule", "k"])["val_accuracy"].mean(), sorted(set(table["k"]) - {1})
+    lines = [f"| $k$ | {' | '.join(map(str, factors))} |", "|---" * (1 + len(factors)) + "|"]
+    for ending in ("", ", warmup"):
+        pairs = [compare_rules(table, f"linear{ending}", f"square root{ending}", k, 2 * len(factors)) for k in factors]
+        lines.append(f"| linear minus square root{ending} | {' | '.join(map(format_difference, pairs))} |")
+    lines += [f"| {rule} | " + " | ".join(f"{mean[rule, k]:.2f}" for k in factors) + " |" for rule in RULES]
+    return "\n".join(lines) + (f"\n\nBold: more than noise (95 % for all {2 * len(factors)} together). Below: mean "
+                              f"accuracies; the one at $k$ = 1 is {mean['linear', 1]:.2f}.")
 
 
 def dead_figure(tables: Mapping[str, pd.DataFrame]) -> Figure:

@@ -65,6 +65,12 @@ def compare_workers(runs: Runs) -> pd.DataFrame:
     return table
 
 
+def compare_speedups(runs: Runs, one: tuple[int, int], other: tuple[int, int]) -> noise.Comparison:
+    """Compare the speedups of two workers at two depths and widths, within seeds: S(one) / S(other)."""
+    speed = records.table(runs).pivot(index="seed", columns=["depth", "width", "size"], values="images_per_sec")
+    return noise.compare(*(speed[*cell, 2] / speed[*cell, 1] for cell in (one, other)), ratio=True)
+
+
 def heatmaps(table: pd.DataFrame) -> Figure:
     """Draw time, speedup and PSNR of `compare_workers` over depth and width, a panel each."""
     figure = plots.empty(9, 2.9)
