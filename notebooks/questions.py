@@ -21,8 +21,9 @@ HEAD = """\
 # The 32 questions of the course reports, answered
 
 Five course reports asked these questions ([who they are](glossary.md#the-course-reports-and-their-questions)). The
-answers are the boxes of the notebooks, with the figures of the committed runs; `python notebooks/questions.py` collects
-them. *Kind of run* says where an answer's figures come from. [five-reports.md](five-reports.md) has the reports' own.
+answers are the first sentences of the notebooks' boxes, which have the figures, their intervals, the reports' figures
+and the command; `python notebooks/questions.py` collects them. *Kind of run* says where a box's figures come from.
+[five-reports.md](five-reports.md) has the reports' own answers.
 
 | | question | answer | where | kind of run |
 |---|---|---|---|---|
@@ -30,7 +31,7 @@ them. *Kind of run* says where an answer's figures come from. [five-reports.md](
 KINDS = {
     "live": (r"\b[Ll]ive\b", r"\blab\.run\(|\blocal\.run\(|pair\.run\(|\.train\(|%%px"),
     "reference runs": (r"\b[Rr]eference runs?\b|laptop cluster", r'"two-cores"|"laptop-cluster"'),
-    "H200": (r"\bH200\b.*reference|reference.*\bH200\b", r'"h200"'),
+    "H200": (r"\bH200\b", r'"h200"'),
     "a real Slurm": (r"\bSlurm\b", r"page\.Queue\("),
     "by formula": (r"\b[Bb]y formula\b", "(?!)"), "counted": (r"\b[Cc]ounted\b", "(?!)")}
 """Kinds of runs: a pattern for the box's text and, if no pattern matches, one for the code of its section."""
@@ -48,7 +49,7 @@ class Box(NamedTuple):
 def boxes(lab: str) -> Iterator[Box]:
     """Yield the answer boxes of an executed notebook, in order, each with the heading of its section.
 
-    A box is a quoted text: a paragraph that begins with a code, and the paragraph about the report.
+    A box is a quoted text that begins with a code; its first paragraph answers the question.
     """
     section, code = "", ""
     for cell in nbformat.read(ROOT / f"notebooks/{lab}.ipynb", 4).cells:
@@ -67,10 +68,9 @@ def boxes(lab: str) -> Iterator[Box]:
 def _boxes(quote: str, lab: str, section: str, code: str) -> Iterator[Box]:
     anchor = urllib.parse.quote(re.sub(r"\s", "-", section.strip()), safe=",:'?!+*")
     where = f"[lab {int(lab[3:5])}, {section}](../notebooks/{lab}.ipynb#{anchor})"
-    paragraphs = re.sub(r"(?m)^> ?", "", quote).split("\n\n")
-    for paragraph in paragraphs:
-        if match := re.match(r"\*\*([A-Z]\d(?:\.\d)?)\.\*\*\s+(.*)", paragraph.strip(), re.S):
-            said = [kind for kind, (words, _) in KINDS.items() if re.search(words, match[2])]
+    for text in re.split(r"(?=\*\*[A-Z]\d(?:\.\d)?\.\*\* )", re.sub(r"(?m)^> ?", "", quote)):
+        if match := re.match(r"\*\*([A-Z]\d(?:\.\d)?)\.\*\*\s+(.*?)(?:\n\n|\Z)", text, re.S):
+            said = [kind for kind, (words, _) in KINDS.items() if re.search(words, text)]
             kinds = said or [kind for kind, (_, call) in KINDS.items() if re.search(call, code)] or ["computed"]
             yield Box(match[1], _cell(match[2]), where, kinds)
 

@@ -5,6 +5,7 @@ import io
 import re
 import runpy
 
+import nbformat
 import pandas as pd
 import pytest
 
@@ -40,6 +41,21 @@ def test_each_figure_of_a_report_stands_in_the_line_that_is_named(samples):
         text = re.sub(r"\s+", " ", " ".join(lines))
         for figure in claim.figures.split(";"):
             assert figure in text, f"{claim.report} {claim.line}: {figure}"
+
+
+def test_each_line_of_a_report_that_a_box_names_has_its_claim():
+    claims = pd.read_csv(ROOT / "data/reference/claims.csv", keep_default_na=False)
+    known = {letter: set(rows["line"].astype(str)) for letter, rows in claims.groupby("report")}
+    named = []
+    for path in sorted((ROOT / "notebooks").glob("lab*.ipynb")):
+        for cell in nbformat.read(path, 4).cells:
+            texts = [cell.source] if cell.cell_type == "markdown" else [
+                output.get("data", {}).get("text/markdown", "") for output in cell.outputs]
+            for quote in re.findall(r"(?m)(?:^>.*\n?)+", "\n\n".join(texts)):
+                reports = set(re.findall(r"[Rr]eport ([FMCTA])\b", quote))
+                named += [(path.stem, reports, lines) for lines in re.findall(r"\blines? (\d+(?:-\d+)?)", quote)]
+    assert [each for each in named if not any(each[2] in known[letter] for letter in each[1])] == []
+    assert len(named) > 20
 
 
 @pytest.mark.parametrize("name", ["speed", "how-we-measure"])
