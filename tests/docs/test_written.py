@@ -9,6 +9,8 @@ import nbformat
 import pandas as pd
 import pytest
 
+from labs.cli.commands import dispatch
+from labs.run import catalogue, command_line
 from labs.run.paths import ROOT
 
 
@@ -43,19 +45,35 @@ def test_each_figure_of_a_report_stands_in_the_line_that_is_named(samples):
             assert figure in text, f"{claim.report} {claim.line}: {figure}"
 
 
-def test_each_line_of_a_report_that_a_box_names_has_its_claim():
-    claims = pd.read_csv(ROOT / "data/reference/claims.csv", keep_default_na=False)
-    known = {letter: set(rows["line"].astype(str)) for letter, rows in claims.groupby("report")}
-    named = []
+@pytest.fixture(scope="module")
+def boxes() -> list[str]:
+    """Return what the pages quote: the answers, and what they say of the reports."""
+    texts = []
     for path in sorted((ROOT / "notebooks").glob("lab*.ipynb")):
         for cell in nbformat.read(path, 4).cells:
-            texts = [cell.source] if cell.cell_type == "markdown" else [
+            texts += [cell.source] if cell.cell_type == "markdown" else [
                 output.get("data", {}).get("text/markdown", "") for output in cell.outputs]
-            for quote in re.findall(r"(?m)(?:^>.*\n?)+", "\n\n".join(texts)):
-                reports = set(re.findall(r"[Rr]eport ([FMCTA])\b", quote))
-                named += [(path.stem, reports, lines) for lines in re.findall(r"\blines? (\d+(?:-\d+)?)", quote)]
-    assert [each for each in named if not any(each[2] in known[letter] for letter in each[1])] == []
-    assert len(named) > 20
+    return re.findall(r"(?m)(?:^>.*\n?)+", "\n\n".join(texts))
+
+
+def test_each_line_of_a_report_that_a_box_names_has_its_claim(boxes):
+    claims = pd.read_csv(ROOT / "data/reference/claims.csv", keep_default_na=False)
+    known = set(claims["report"] + claims["line"].astype(str))
+    named = [([letter + lines for letter in re.findall(r"[Rr]eport ([FMCTA])\b", box)], box)
+             for box in boxes for lines in re.findall(r"\blines? (\d+(?:-\d+)?)", box)]
+    assert [box for lines, box in named if not known.intersection(lines)] == []
+    assert len(named) > 50
+
+
+def test_each_command_of_a_box_is_one(boxes):
+    commands = {command for box in boxes for command in re.findall(r"`labs ((?:cluster )?(?:run|sweep) [^`]+)`", box)}
+    for command in sorted(commands):
+        what, lab, *options = re.sub(r"cluster |--workers \d|--data \S+", "", command).split()
+        if what == "run":
+            command_line.parse(catalogue.load_lab(lab), options)
+        else:
+            assert dispatch([what, lab, *options, "--list"]) == 0, command
+    assert len(commands) > 25
 
 
 @pytest.mark.parametrize("name", ["speed", "how-we-measure"])
