@@ -145,8 +145,7 @@ def _draw_rank(axes: Axes, rank: int, bars: Sequence[Bar]) -> None:
 def predict_other_links(runs: Runs) -> pd.DataFrame:
     """Return the steps over links between the slowest and the fastest, predicted without any run over that link.
 
-    The prediction, `unseen_seconds`, has the constants of `link_model.between`; `error` is its relative error, and
-    `error_in_turn` that with the machine's speed during the measurement. The rest are `link_model.parts`.
+    `error` is relative, and `error_in_turn` has the machine's speed during the measurement.
     """
     return rows_of([run | {"tables": {"unseen": _predict(run)}} for run in runs if "cells" in run["tables"]], "unseen")
 

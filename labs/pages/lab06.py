@@ -50,10 +50,7 @@ def peak_figure(batches: Sequence[int], peaks: Sequence[float], line: tuple[floa
 
 
 def compare_workers(runs: Runs) -> pd.DataFrame:
-    """Return time, speedup and PSNR of one worker and two per depth and width, at one global batch: medians of seeds.
-
-    `apart` is the largest difference in PSNR of one worker and two with one seed.
-    """
+    """Return time, speedup and PSNR of one worker and two by depth and width; `apart`: their PSNRs' difference."""
     frame, cell = records.table(runs), ["depth", "width"]
     table = scaling.speedups(frame, by=cell, scaling="strong").query("size == 2").set_index(cell)
     table = table[["speedup", "speedup_low", "speedup_high"]].astype(float)
@@ -83,10 +80,7 @@ def heatmaps(table: pd.DataFrame) -> Figure:
 
 
 def remedy_table(runs: Runs, names: Mapping[str, str]) -> pd.DataFrame:
-    """Return seconds per epoch and change in PSNR of each remedy, as text: mean over the seeds and its 95 % interval.
-
-    The runs of one worker differ in the remedy or, for the name "smaller", have a smaller batch.
-    """
+    """Return seconds per epoch and change in PSNR of each remedy, as text; "smaller" is the smaller batch."""
     frame = records.table(runs)
     smaller = frame["batch_size"] < frame["batch_size"].max()
     frame["way"] = pd.Categorical(frame["remedy"].mask(smaller, "smaller").map(names), list(names.values()))

@@ -13,8 +13,7 @@ from labs.run.cluster_state import bits_per_second, format_bandwidth
 
 NETWORKS = {"resnet50": "ResNet50", "inception_v3": "InceptionV3", "vgg16": "VGG16", "vgg16_dense": "VGG16, dense"}
 """The networks of report A as lab 8 and as the report call them."""
-CORES = 2
-"""The cores of the machine that all nodes of the reference runs share."""
+CORES = 2  # Of the machine that all nodes of the reference runs share.
 
 
 def error_figure(runs: Runs, median: float) -> Figure:
@@ -51,10 +50,7 @@ def layout_figure(turns: pd.DataFrame) -> Figure:
 
 
 def layout_table(runs: Runs, report: pd.DataFrame) -> pd.DataFrame:
-    """Return each network's images per second on one node, as text: as one process and as two, and at full image size.
-
-    The intervals of the ratios hold together with 95 %; full size is the median on both cores.
-    """
+    """Return each network's images per second on one node, as text: as one process and as two, and at full size."""
     frame = records.table(runs)
     frame = frame[(frame["steps_per_epoch"] > 0) & (frame["global_batch_size"] == 8)
                   & (frame["size"] * frame["threads"] == 2)]
@@ -75,7 +71,7 @@ def layout_table(runs: Runs, report: pd.DataFrame) -> pd.DataFrame:
 def batch_figure(cores: pd.DataFrame, gpu: Runs, report: pd.DataFrame) -> Figure:
     """Draw images per second over the batch size: the small network here, and the networks on a GPU beside report A's.
 
-    `cores` has a row per turn and a column per batch size; `gpu` are records; `report` is lab08_throughput.csv.
+    `cores` has a row per turn and a column per batch size.
     """
     left, right = plots.panels(2, 3.4)
     means = mean_and_interval(cores)
