@@ -66,10 +66,7 @@ def time_figure(table: pd.DataFrame, latency: float, per_byte: float, title: str
 
 
 def link_shares(runs: Runs) -> pd.DataFrame:
-    """Return a row per run and bandwidth: the share of the link's bandwidth that the largest all-reduce reaches.
-
-    `bytes_over_ring`: the bytes that a node sends for it, divided by those that a ring needs.
-    """
+    """Return the share of each link that the largest all-reduce uses, and its bytes over a ring's."""
     rows = rows_of(runs, "links")
     nominal = rows["bandwidth"].map(bits_per_second) / 1e6
     return rows.assign(megabits=nominal, share=rows["megabits_per_sec"] / nominal,

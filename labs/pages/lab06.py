@@ -14,8 +14,7 @@ from labs.results import noise, records, scaling
 def memory_figure(program: float, model: float, images: float, limit: float, depth: int, width: int) -> Figure:
     """Draw a worker's memory (MiB) on 1, 2 and 4 workers at one global batch, and which depth and width then fit.
 
-    `program` is a worker without a model; `model` its weights, gradients and optimizer; `images`, those of a step, is
-    proportional to (depth - 1) width.
+    `images`, that of a step's images, is proportional to (depth - 1) width.
     """
     sizes, (bars, plane) = (1, 2, 4), plots.panels(2, 3.4)
     channels, bottom = np.linspace(1, 4 * width, 200), np.zeros(3)

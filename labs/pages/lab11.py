@@ -70,12 +70,10 @@ def batch_figure(table: pd.DataFrame) -> Figure:
 
 
 def sleep_table(runs: Runs) -> pd.DataFrame:
-    """Return a row per run of the study "sleep", link and kind of scaling: nodes, seconds of the step, speedup.
-
-    The baseline of a speedup is the mean of one node's runs of that kind, over all links: it uses none.
-    """
+    """Return a row per run of the study "sleep", link and kind of scaling: nodes, seconds of the step, speedup."""
     table = pd.DataFrame([{"nodes": run["layout"]["size"], "seed": run["config"]["seed"]} | row
                           for run in runs for row in run["tables"]["sleep"]])
+    # One node uses no link, so all its runs of a kind are one baseline.
     one = table[table["nodes"] == 1].groupby("kind")["step_seconds"].mean()
     images = np.where(table["kind"] == "weak", table["nodes"], 1)
     return table.assign(link=table["bandwidth"].map(bits_per_second),
@@ -238,10 +236,7 @@ def _parse(text: str) -> Plan:
 
 
 def plan_figure(plans: Mapping[str, pd.DataFrame], nodes: int = NODES) -> Figure:
-    """Draw plans of a queue as nodes over time, a panel each; a job is a box from its start to its limit.
-
-    A plan has `nodes`, `limit` and `start` in minutes, by job. A job without a start is left out.
-    """
+    """Draw plans of a queue as nodes over time, a panel each; a job is a box from its start to its limit."""
     row = plots.panels(len(plans), 1.2 + 0.45 * nodes, sharey=True, sharex=True)
     for axes, (title, plan) in zip(row, plans.items(), strict=True):
         colours = dict(zip(plan.index, plots.COLOURS, strict=False))

@@ -28,15 +28,6 @@ def test_the_cost_of_a_step_is_the_weighted_line():
             laws.fit_step_cost(sizes, seconds)
 
 
-@pytest.mark.parametrize("n", [1, 4])
-def test_a_ring_ends_with_the_sum_on_all_ranks_and_sends_the_least(n):
-    values = np.random.default_rng(n).integers(-100, 100, (n, 12))
-    states = lab05.ring_steps(list(values))
-    assert len(states) == 1 + 2 * (n - 1)
-    assert (states[-1].values == values.sum(axis=0)).all()
-    assert (states[-1].sent_bytes == 2 * (n - 1) / n * values[0].nbytes).all()
-
-
 def test_the_step_of_median_length_has_the_bars_of_all_ranks():
     steps = [[[("4", 5.0, 5.02), ("all-reduce", 5.02, 5.03 + late), ("3", 5.02, 5.04)] for late in lates]
              for lates in ((0.5, 0.03, 0.01), (0.0, 0.0, 0.0))]  # Three steps of two ranks, in seconds.
