@@ -56,8 +56,7 @@ TRAFFIC = "T5: bytes on the wire per step against batch size, for each backend"
 MESSAGES = "C6, C7: messages of an epoch by kind, and what differs if only gradients are exchanged"
 LINKS = "C3.2, T4, T5: an all-reduce over links of several bandwidths: time, share of the link, bytes of each node"
 BANDWIDTH = "C3.2: the step that link and computation predict, and the step that is measured; one worker per node"
-LARGEST_OVER_LINKS = 4 * 2**20
-"""Bytes: larger messages would take minutes over the slowest link, and show the same bandwidth."""
+LARGEST_OVER_LINKS = 4 * 2**20  # Bytes: larger messages would take minutes over the slowest link.
 UNITS, BATCH_SIZES = (32, 128, 640), (32, 128)
 """The networks of the study "bandwidth" (outputs of the MNIST CNN's dense layer: 1.3, 4.8 and 23.7 MB of gradients),
 and its batches."""
@@ -89,7 +88,6 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         options = dataclasses.replace(options, timeline=True)  # This costs a core, but nothing is timed in this study.
     studies = {"messages": _messages, "links": _links, "bandwidth": _bandwidth}
     with training.start(config, options) as job:
-        job.print_once("Horovod was built with " + ", ".join(f"{name}: {what}" for name, what in built().items()))
         return studies.get(config.study, _measured)(job)
 
 
@@ -171,23 +169,16 @@ def _links(job):
             set_bandwidth(bandwidth)
             measured = measure.network.allreduces(job, sizes, config.seconds)
             rows += [{"bandwidth": bandwidth} | row for row in measured]
-            links.append({"bandwidth": bandwidth} | _link(_allreduces(measured, job), job.size))
+            reduced = _allreduces(measured, job)
+            constants, last = {}, reduced[-1]
+            with contextlib.suppress(LabError):  # A link so fast that other work drowns its times has no constants.
+                fitted = results.link_model.fit(reduced, job.size)
+                constants = {"latency_ms": 1e3 * fitted.latency, "fitted_megabits_per_sec": 8e-6 * fitted.bandwidth}
+            links.append({"bandwidth": bandwidth, **constants, "megabits_per_sec": 8e-6 * last["busbw"],
+                          **{name: last[name] for name in ("bytes", "seconds", "sent_bytes", "predicted_bytes")}})
             job.print_once("{bandwidth:>9}: {megabits_per_sec:,.0f} Mbit/s; each node sent {sent_bytes:,.0f} bytes, "
                            "a ring needs {predicted_bytes:,.0f}".format(**links[-1]))
-    return results.finish(job, [], tables={"over_links": rows, "links": links, "built": [built()]})
-
-
-def _link(rows, size):
-    """Return a link's row: its fitted constants, and what its largest all-reduce has reached and sent.
-
-    A link so fast that other work drowns its times has no constants.
-    """
-    constants, last = {}, rows[-1]
-    with contextlib.suppress(LabError):
-        fitted = results.link_model.fit(rows, size)
-        constants = {"latency_ms": 1e3 * fitted.latency, "fitted_megabits_per_sec": 8e-6 * fitted.bandwidth}
-    return {**constants, "bytes": last["bytes"], "seconds": last["seconds"], "megabits_per_sec": 8e-6 * last["busbw"],
-            "sent_bytes": last["sent_bytes"], "predicted_bytes": last["predicted_bytes"]}
+    return results.finish(job, [], tables={"over_links": rows, "links": links})
 
 
 def _bandwidth(job):
@@ -247,24 +238,20 @@ def _messages(job):
     )
     messages = results.exchanged(job)  # Before the steps below, which are not part of the epoch.
 
-    _exchange_gradients_only(job, model, images.train)
+    # Some steps in which the workers exchange gradients and nothing else.
+    train, model.train_function.steps = images.train, 1
+    shard = datasets.shard(train.positions, job.config.batch_size, job.rank, job.size, 1, job.seed)
+    batches = datasets.train_batches(train.images, train.labels, shard, epoch=1, seed=job.seed)
+    model.fit(batches, steps_per_epoch=8, shuffle=False, verbose=0)
     before = measure.wire.largest_difference(model.non_trainable_weights)
     unequal = _unequal_accuracies(job, model, images.test)
     training.hvd_ops.average_statistics(model)
     return results.finish(
-        job, history, tables={"messages": messages, "built": [built()]},
+        job, history, tables={"messages": messages},
         gradient_bytes=measure.gradient_bytes(model, job.config.fp16_allreduce),
         spread_of_weights=measure.wire.largest_difference(model.trainable_weights), spread_of_statistics_before=before,
         spread_of_statistics_after=measure.wire.largest_difference(model.non_trainable_weights), **unequal,
     )
-
-
-def _exchange_gradients_only(job, model, train, steps: int = 8) -> None:
-    """Take some steps in which the workers exchange gradients and nothing else."""
-    shard = datasets.shard(train.positions, job.config.batch_size, job.rank, job.size, 1, job.seed)
-    model.train_function.steps = 1
-    batches = datasets.train_batches(train.images, train.labels, shard, epoch=1, seed=job.seed)
-    model.fit(batches, steps_per_epoch=steps, shuffle=False, verbose=0)
 
 
 def _unequal_accuracies(job, model, test) -> dict[str, float]:

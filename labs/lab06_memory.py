@@ -9,7 +9,7 @@
 import dataclasses
 from typing import Annotated, Literal
 
-from labs import Lab, LabError, Options, Sweep, datasets, divide, fields, main, measure, models, results, training
+from labs import Lab, Options, Sweep, datasets, divide, fields, main, measure, models, results, training
 from labs.measure.memory import WITHOUT_COPIES
 
 
@@ -167,17 +167,11 @@ def _micro_batches(config: Config) -> int:
 
 def _try(job, config: Config):
     """Try a training step in a subprocess of rank 0, and return the result on all workers."""
-    trial, problem = None, ""
+    trial = None
     if job.rank == 0:
-        try:
-            trial = measure.memory.probe(one_step, config, job.layout.threads, limit_mb=config.memory_limit_mb)
-        except LabError as error:
-            problem = str(error)
+        trial = measure.memory.probe(one_step, config, job.layout.threads, limit_mb=config.memory_limit_mb)
     # Horovod: the workers are alike, so one of them tries for all.
-    trial, problem = training.hvd_ops.broadcast_object((trial, problem))
-    if problem:
-        raise LabError(problem)
-    return trial
+    return training.hvd_ops.broadcast_object(trial)
 
 
 def _search(job):

@@ -41,10 +41,7 @@ def mean_misses(runs: Runs) -> pd.DataFrame:
 
 
 def study_table(runs: Runs, study: str, optimizer: str) -> pd.DataFrame:
-    """Return a row per seed and setting of lab 3's study "rules" or "search", with the columns `rule` and `seed`.
-
-    A run with k = 1 belongs to every rule, so it is in the table once for each.
-    """
+    """Return a row per seed and setting of a study; a run with k = 1 belongs to every rule, and is there for each."""
     rows = [{"seed": run["config"]["seed"], "rule": rule} | row
             for run in runs
             if (run["config"].get("study"), run["config"]["optimizer"]) == (study, optimizer)
@@ -55,10 +52,7 @@ def study_table(runs: Runs, study: str, optimizer: str) -> pd.DataFrame:
 
 
 def largest_factors(table: pd.DataFrame, allowed: float) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Return the mean accuracies, a row per k and a column per rule, and the largest k to which each rule keeps them.
-
-    A rule keeps the accuracy if it loses at most `allowed` against k = 1, at this k and at all smaller ones.
-    """
+    """Return the mean accuracies by k and rule, and the largest k up to which each rule loses at most `allowed`."""
     mean = table.groupby(["k", "rule"])["val_accuracy"].mean().unstack()
     kept = mean.loc[1] - mean <= allowed
     return mean, {rule: int(max(k for k in mean.index if kept[rule].loc[:k].all())) for rule in mean}

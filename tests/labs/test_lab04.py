@@ -4,8 +4,12 @@ import dataclasses
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from labs import lab04_speedup as lab
+from labs import training
+from labs.datasets.splits import Subset
+from labs.results import ledger
 from labs.run import local
 from tests.exercises.solved import solved
 from tests.measure.test_throughput import Slow
@@ -29,15 +33,8 @@ def test_the_ledger_of_two_workers_sums_to_the_epoch():
 @pytest.mark.slow
 @pytest.mark.alone
 def test_a_slow_input_is_found_as_input():
-    import tensorflow as tf
-
-    from labs import training
-    from labs.datasets.splits import Subset
-    from labs.results import ledger
-
-    layers = tf.keras.layers
-    model = tf.keras.Sequential([layers.Input((32, 32, 3), dtype="uint8"), layers.Rescaling(1 / 255), layers.Flatten(),
-                                 layers.Dense(10, activation="softmax")])
+    model = tf.keras.Sequential([tf.keras.layers.Input((32, 32, 3), dtype="uint8"), tf.keras.layers.Rescaling(1 / 255),
+                                 tf.keras.layers.Flatten(), tf.keras.layers.Dense(10, activation="softmax")])
     train = Subset(Slow((64, 32, 32, 3), 0.0075), np.zeros(64, np.int64), np.arange(64))
     with training.start(dataclasses.replace(TINY, threads=0)) as job:
         history = training.fit(job, model, tf.keras.optimizers.SGD(0.01), train, batch_size=4, epochs=2)

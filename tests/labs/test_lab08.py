@@ -1,4 +1,4 @@
-"""Lab 8: ages are learned, the control has no input."""
+"""Lab 8: ages are learned, on any layout."""
 
 import dataclasses
 
@@ -8,20 +8,9 @@ import pytest
 from labs import lab08_throughput as lab
 from labs.datasets import splits
 from labs.datasets.synthetic import make_synthetic
-from labs.run import local, options
-from tests.exercises.solved import solved
+from labs.run import local
 
 DEMO = lab.PRESETS["demo"]
-
-
-@pytest.mark.slow
-def test_the_shortest_run_on_one_worker_records_what_the_questions_ask_for():
-    record = lab.run(dataclasses.replace(DEMO, epochs=2, steps_per_epoch=3, test_split=0.0, input="synthetic"))
-    assert [row["images"] for row in record["history"]] == [3 * 16] * 2
-    assert {"cpu_percent", "memory_bytes", "input_images_per_sec", "gradient_bytes"} <= set(record["metrics"])
-    assert "test_mae" not in record["metrics"], "noise has no test"
-    assert not list((options.Options().results_root / "lab08_throughput").rglob("checkpoints"))
-    solved("lab08.q3")
 
 
 @pytest.mark.workers
