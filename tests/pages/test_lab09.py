@@ -20,10 +20,10 @@ def subsets(root):
             for wanted in (False, True)]
 
 
-def test_the_large_tree_has_the_embedded_images_and_more_of_them():
+def test_the_large_tree_has_the_embedded_images_and_more_of_them(tmp_path):
     train, test = subsets(large := lab09.large_tree())
     assert (len(train), len(test)) == (120, 44)
-    embedded = synthetic.make_synthetic("fruits360")
+    synthetic.fruits360(embedded := tmp_path / "embedded")
     for path in embedded.rglob("*.jpg"):
         assert (large / path.relative_to(embedded)).read_bytes() == path.read_bytes()
     assert lab09.large_tree() == large, "it is made once"
