@@ -17,8 +17,8 @@ from tqdm import tqdm
 from labs.datasets import decode
 from labs.datasets.arrays import digest_of
 from labs.datasets.index import Index
-from labs.datasets.locks import make_folder_once
 from labs.run import resources
+from labs.run.atomic import make_folder_once
 from labs.run.errors import LabError
 from labs.run.paths import own_temporary_dir
 from labs.run.text import printable

@@ -2,17 +2,20 @@
 
 import dataclasses
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from labs.datasets.locks import make_folder_once
-from labs.datasets.synthetic import make_synthetic
 from labs.run import paths, terminal
+from labs.run.atomic import make_folder_once
 from labs.run.catalogue import Lab
 from labs.run.errors import LabError
 from labs.run.text import one_line, printable
+
+SYNTHETIC = 1
+"""Version of the synthetic data. Increment when a file changes: that makes new folders."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,15 +71,15 @@ def locate(name: str, data: str) -> Path:
 
     Args:
         name: A name in the registry.
-        data: "embedded", "real" (what `labs data fetch` downloaded) or the path of a folder. For an image tree that
-            folder may hold any tree with one folder per class; the tree's reader checks it.
+        data: "embedded", "real" (what `labs data fetch` downloaded) or the path of a folder.
 
     Raises:
         LabError: The folder does not exist, or has another layout.
     """
     dataset, home = DATASETS[name], Path(data).expanduser()
     if data == "embedded":
-        home = make_synthetic(name)
+        home = paths.data_dir() / "embedded" / f"{name}-v{SYNTHETIC}"
+        make_folder_once(home, f"generating the synthetic {name}", lambda fresh: _generate(name, fresh))
     elif data == "real":
         home = paths.data_dir() / name
         if not home.is_dir():
@@ -90,6 +93,14 @@ def locate(name: str, data: str) -> Path:
     elif dataset.image_tree:
         return _top_folder(name, home)
     return check_layout(name, home)
+
+
+def _generate(name: str, fresh: Path) -> None:
+    """Run the program that generates a synthetic data set, which only the first run needs."""
+    command = [sys.executable, "-P", "-m", "labs.datasets.synthetic", name, str(fresh)]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise OSError(done.stderr.strip().rpartition("\n")[2])
 
 
 def check_layout(name: str, home: Path) -> Path:

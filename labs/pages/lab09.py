@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from labs.datasets import synthetic
-from labs.datasets.locks import make_folder_once
 from labs.pages import plots
 from labs.run import paths
+from labs.run.atomic import make_folder_once
 
 TESTS = 170
 """Test images of each variety: 1,020 in all, so the standard error of an accuracy is at most 0.016."""

@@ -116,7 +116,7 @@ def _epoch_timer(model: tf.keras.Model, batches: Callable[[int, int], tf.data.Da
                  epoch: int) -> Callable[[int], float]:
     """Return a function that trains the last step of an epoch as `fit` does, and returns the seconds of all of it."""
     from labs.training import hvd_ops
-    from labs.training.callbacks import Steps
+    from labs.training.loop import Steps
 
     numbers, monitor = itertools.count(epoch), heartbeat.current()
 

@@ -6,11 +6,17 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from filelock import FileLock, Timeout
+
+from labs.run import terminal
 from labs.run.errors import LabError
+
+PATIENCE = 3.0
+"""Seconds to wait before a message says what this process waits for."""
 
 
 @contextlib.contextmanager
@@ -84,3 +90,38 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def make_folder_once(path: Path, action: str, make: Callable[[Path], object], variable: str = "LABS_DATA") -> Path:
+    """Return a folder, which the first process that needs it makes while the others wait.
+
+    Args:
+        path: The folder; its lock lies beside it. If the lock's holder is killed, the kernel releases it.
+        action: What the maker does, for the message of those that wait ("downloading mnist").
+        make: Writes the content into an empty folder.
+        variable: The environment variable that moves the folder, for the message.
+
+    Raises:
+        LabError: The folder cannot be written, or its file system has no locks.
+    """
+    if path.is_dir():
+        return path
+    lock = FileLock(path.with_name(f"{path.name}.lock"))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(PATIENCE)
+        except Timeout:
+            terminal.note(f"waiting for another process, which is {action}")
+            lock.acquire()
+        for leftover in path.parent.glob(f".{path.name}.*.part"):  # From killed processes.
+            shutil.rmtree(leftover, ignore_errors=True)
+        if not path.is_dir():
+            with folder(path) as fresh:
+                make(fresh)
+    except OSError as error:
+        raise LabError(f"cannot make {path} ({error.strerror or error}); set {variable} to a folder of your own"
+                       ) from error
+    finally:
+        lock.release()
+    return path

@@ -31,14 +31,7 @@ def digests(subset: Subset) -> dict[str, Any]:
 
 
 def check_same_on_all_workers(**items: Any) -> None:
-    """Raise unless every item is identical on all workers; cheapest to find before step 1.
-
-    Args:
-        items: By name: the config, the versions, a digest of the data ...; anything that JSON can hold.
-
-    Raises:
-        LabError: An item differs; the message names it, the first rank that differs from rank 0, and both values.
-    """
+    """Raise LabError unless every item, anything that JSON can hold, is identical on all workers."""
     mine = {name: json.dumps(value, sort_keys=True, default=str) for name, value in items.items()}
     # Horovod: workers are started independently; only this shows that all have the same inputs.
     by_rank = hvd_ops.gather_object(mine)
@@ -60,11 +53,7 @@ def _difference(zero: str, other: str, rank: int) -> str:
 
 
 def compare_weights(model: tf.keras.Model, when: str) -> None:
-    """Raise unless weights and optimizer state are equal bit for bit on all workers.
-
-    Raises:
-        LabError: A variable differs; the message names the first one and the rank that holds the other value.
-    """
+    """Raise LabError unless weights and optimizer state are equal bit for bit on all workers."""
     mine = checksums(model)
     # Horovod: workers exchange gradients, not weights; nothing else shows that the weights have stayed equal.
     by_rank = hvd_ops.gather(mine.values())

@@ -52,9 +52,7 @@ def save(folder: Path, model: tf.keras.Model, position: Position, config: Any, i
     """Write a checkpoint, delete all but the last two, and return its path; rank 0 alone calls it.
 
     Args:
-        model: Compiled and built.
-        config: The lab's Config; a run that resumes must have the same.
-        identity: What else it must have; see `agreement.identity`.
+        config, identity: What a run that resumes must have: the lab's Config, and `agreement.identity`.
     """
     arrays: dict[str, Any] = {f"v{number:04d}": keras_internals.as_array(variable)
                               for number, variable in enumerate(keras_internals.state(model))}
@@ -72,9 +70,6 @@ def save(folder: Path, model: tf.keras.Model, position: Position, config: Any, i
 
 def restore(folder: Path, model: tf.keras.Model, config: Any, identity: Mapping[str, Any]) -> Position:
     """Load the newest intact checkpoint into the model, and return its position; without one, return the beginning.
-
-    Args:
-        model: Compiled and built.
 
     Raises:
         LabError: The checkpoint belongs to another config, other data or another model.
@@ -132,13 +127,11 @@ def _shapes(model: tf.keras.Model) -> list[list[int]]:
 
 
 class Saver:
-    """Saves a run after each epoch, and between two steps when `save_seconds` have passed or the run is asked to stop.
-    """
+    """Saves a run after each epoch, and between steps if `save_seconds` have passed or the run is asked to stop."""
 
     def __init__(self, job: Job, model: tf.keras.Model, position: Position, identity: Mapping[str, Any]):
         self.job, self.model, self.position, self.identity = job, model, position, identity
-        self.saved = time.perf_counter()
-        self.began = time.perf_counter()
+        self.saved = self.began = time.perf_counter()
 
     @property
     def seconds(self) -> float:

@@ -48,10 +48,7 @@ def distributed_optimizer(optimizer, *, fp16_allreduce: bool = False, backward_p
 
 
 class TimedExchange:
-    """An exchange of gradients that adds up how long this worker waited: from its last gradient to the last mean.
-
-    All workers take equally long per step; the slow one is the one that waits least.
-    """
+    """An exchange of gradients that adds up how long this worker waited: the slowest worker waits least."""
 
     def __init__(self, reduce):
         self._reduce = reduce
@@ -93,13 +90,11 @@ def broadcast_state(model: tf.keras.Model) -> None:
 
 
 def average_statistics(model: tf.keras.Model) -> None:
-    """Average the non-trainable weights over all workers, such as batch norm's running mean and variance.
-
-    Each worker's statistics come from its own images, and exchanging gradients does not make them equal.
-    """
+    """Average the non-trainable weights over all workers, such as batch norm's running mean and variance."""
     weights = [keras_internals.tf_variable(weight) for weight in model.non_trainable_weights]
     if statistics := [weight for weight in weights if weight.dtype.is_floating]:
-        # Horovod: without this each worker would validate a different model, and rank 0 would save its own.
+        # Horovod: exchanges gradients only. Each worker's statistics come from its own images: without this each would
+        # validate a different model, and rank 0 would save its own.
         averages = hvd.grouped_allreduce([weight.value() for weight in statistics], op=hvd.Average)
         for weight, average in zip(statistics, averages, strict=True):
             weight.assign(average)

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from labs.datasets.augment import Augment
-from labs.datasets.pipeline import eval_batches, train_batches
+from labs.datasets.pipeline import Augment, eval_batches, train_batches
 from labs.datasets.sharding import shard
 from labs.datasets.splits import Splits, Subset
 from labs.run import atomic, heartbeat

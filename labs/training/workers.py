@@ -42,17 +42,14 @@ class Job:
 
     @property
     def size(self) -> int:
-        """Number of workers."""
         return self.layout.size
 
     @property
     def rank(self) -> int:
-        """Number of this worker, from 0."""
         return self.layout.rank
 
     @property
     def seed(self) -> int:
-        """The Config's seed."""
         return self.config.seed
 
     def print_once(self, text: str) -> None:
@@ -109,7 +106,6 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: M
     """Start Horovod, give this worker its GPU, its share of the cores and its seed, and return the layout.
 
     Args:
-        seed: Equal on all workers, so that they build equal models and equal splits.
         environment: The variables that Horovod is to read.
         threads: TensorFlow's threads per worker; 0: its share of the node's cores.
         backend: One of `fields.Backend`.
@@ -159,11 +155,8 @@ def gloo_rendezvous(node: str) -> Iterator[None]:
     Horovod 0.28.1 cannot negotiate over MPI and exchange tensors over Gloo: its process sets then have no Gloo context,
     and the first all-reduce is a segmentation fault. So Gloo does both; its workers find each other through a server.
     """
-    operations, by_horovodrun = os.environ.get("HOROVOD_CPU_OPERATIONS"), "HOROVOD_GLOO_RENDEZVOUS_ADDR" in os.environ
-    if operations == "mpi" and by_horovodrun:
-        raise LabError("horovodrun has started these workers with Gloo, but the run asks for MPI; "
-                       "add --backend gloo, or start them with `labs run`")
-    if operations != "gloo" or by_horovodrun:
+    # Horovod: horovodrun has a server of its own.
+    if os.environ.get("HOROVOD_CPU_OPERATIONS") != "gloo" or "HOROVOD_GLOO_RENDEZVOUS_ADDR" in os.environ:
         yield
         return
     if not hvd.gloo_built():  # The first all-reduce would be a segmentation fault.

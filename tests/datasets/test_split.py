@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from labs.datasets import splits
 from labs.datasets.index import Index
-from labs.datasets.split import split_images
+from labs.datasets.splits import split_images
 from labs.run.errors import LabError
 
 shares = st.floats(0, 0.6)

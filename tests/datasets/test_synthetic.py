@@ -6,8 +6,9 @@ import time
 
 import pytest
 
-from labs.datasets import locate, locks
+from labs.datasets import locate
 from labs.datasets.registry import DATASETS
+from labs.run import atomic
 
 DIGESTS = {
     "mnist": "132867365a661028b4b089f16d3b111eb96915b230e62891e6bf1824ae3f0aac",
@@ -46,14 +47,14 @@ class Maker:
 
     def start(self):
         worker = multiprocessing.get_context("fork").Process(
-            target=locks.make_folder_once, args=(self.home, "testing", self.make), daemon=True)
+            target=atomic.make_folder_once, args=(self.home, "testing", self.make), daemon=True)
         worker.start()
         return worker
 
 
 def test_one_process_makes_it_and_the_others_wait_and_say_so_even_if_an_earlier_one_was_killed(
         tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(locks, "PATIENCE", 0.05)
+    monkeypatch.setattr(atomic, "PATIENCE", 0.05)
     maker = Maker(tmp_path)
     killed = maker.start()
     while not list(tmp_path.glob(".home.*.part/half")):

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from labs import lab08_throughput as lab
-from labs.datasets import splits
-from labs.datasets.synthetic import make_synthetic
+from labs.datasets import locate, splits
 from labs.run import local
 
 DEMO = lab.PRESETS["demo"]
@@ -22,7 +21,7 @@ def test_two_workers_learn_ages_and_compute_what_one_worker_with_two_threads_com
         assert two["learning_rate"] == one["learning_rate"] == pytest.approx(DEMO.base_lr)
         # Equal losses in every step: equal weights, to float tolerance.
         assert (two["loss"], two["mae"]) == pytest.approx((one["loss"], one["mae"]), rel=1e-3)
-    faces = splits.from_faces(make_synthetic("imdb_wiki"), 48, DEMO.test_split, 0.0, DEMO.seed)
+    faces = splits.from_faces(locate("imdb_wiki", "embedded"), 48, DEMO.test_split, 0.0, DEMO.seed)
     ages = faces.test.labels[faces.test.positions]
     guess = np.abs(ages - np.median(faces.train.labels[faces.train.positions])).mean()
     assert record["metrics"]["test_mae"] < 0.8 * guess

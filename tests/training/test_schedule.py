@@ -24,4 +24,3 @@ def test_warmup_climbs_in_a_straight_line_and_stays():
 def test_a_milestone_is_the_first_step_of_the_lower_rate():
     schedule = Warmup(0.1, 1.6, 10, milestones=(20, 40))
     assert lrs(schedule, 19, 20, 39, 40) == pytest.approx([1.6, 0.16, 0.16, 0.016])
-    assert lrs(Warmup(0.1, 1.6, 10, (20,), decay=0.5), 20) == pytest.approx([0.8])

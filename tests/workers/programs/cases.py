@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from labs.datasets.augment import Augment
+from labs.datasets.pipeline import Augment
 from labs.datasets.splits import Subset
 from labs.measure import collectives, wire
 from labs.run.errors import LabError
 from labs.run.fields import BatchSize, Seed
 from labs.run.options import Options
-from labs.training import agreement, callbacks, hvd_ops, workers
+from labs.training import agreement, hvd_ops, loop, workers
 from labs.training.loop import evaluate, fit
 
 layers = tf.keras.layers
@@ -135,7 +135,7 @@ def train_for_ages(folder: Path, name: str, batch_size: int) -> None:
 def unequal_speeds_take_equal_steps(folder: Path) -> None:
     """On its own, one worker would return to Python every few steps, the other never."""
     with workers.start(Config(4), Options(name="pace", results=folder, stall_seconds=15)) as job:
-        callbacks.BETWEEN_CALLBACKS = [0.05, 1e9][job.rank]
+        loop.BETWEEN_CALLBACKS = [0.05, 1e9][job.rank]
         model = network(layers.Dense(5, activation="softmax"))
         fit(job, model, tf.keras.optimizers.SGD(0.01), pictures(320), batch_size=4, epochs=2)
         assert int(model.optimizer.iterations) == 80

@@ -85,7 +85,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     import numpy as np
     import tensorflow as tf
 
-    from labs.datasets.augment import Augment
+    from labs.datasets.pipeline import Augment
     from labs.datasets.splits import Subset
     from labs.results import records
     from labs.run import heartbeat
