@@ -11,8 +11,7 @@ from labs.datasets.locks import make_folder_once
 from labs.datasets.synthetic import make_synthetic
 from labs.run import paths, terminal
 from labs.run.catalogue import Lab
-from labs.run.errors import LabError
-from labs.run.text import one_line, printable
+from labs.run.errors import LabError, one_line, printable
 
 
 @dataclasses.dataclass(frozen=True)

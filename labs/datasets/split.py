@@ -18,8 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from labs.datasets.index import Index
-from labs.run.errors import LabError
-from labs.run.text import printable
+from labs.run.errors import LabError, printable
 
 ONE = 1 << 64
 # 2^64 times the fractional parts of the golden ratio and of the square roots of 2, 5 and 3.

@@ -8,7 +8,7 @@ import pytest
 from labs import lab08_throughput as lab
 from labs.datasets import splits
 from labs.datasets.synthetic import make_synthetic
-from labs.run import local, options
+from labs.run import fields, local
 from tests.exercises.solved import solved
 
 DEMO = lab.PRESETS["demo"]
@@ -20,7 +20,7 @@ def test_the_shortest_run_on_one_worker_records_what_the_questions_ask_for():
     assert [row["images"] for row in record["history"]] == [3 * 16] * 2
     assert {"cpu_percent", "memory_bytes", "input_images_per_sec", "gradient_bytes"} <= set(record["metrics"])
     assert "test_mae" not in record["metrics"], "noise has no test"
-    assert not list((options.Options().results_root / "lab08_throughput").rglob("checkpoints"))
+    assert not list((fields.Options().results_root / "lab08_throughput").rglob("checkpoints"))
     solved("lab08.q3")
 
 

@@ -14,7 +14,7 @@ from labs.cli.commands import dispatch
 from labs.datasets import splits
 from labs.run import local
 from labs.run.errors import LabError
-from labs.run.options import Options
+from labs.run.fields import Options
 
 CONFIG = lab.Config(data="rgb", image_size=16, batch_size=8, epochs=2, warmup_epochs=0)
 RESUME = Options("it", Path("results"), resume=True)
