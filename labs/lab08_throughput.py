@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from labs import Lab, LabError, Options, Sweep, datasets, divide, fields, main, measure, models, results, training
 from labs.run import resources
-from labs.run.text import plural
+from labs.run.errors import plural
 
 
 @dataclasses.dataclass(frozen=True)

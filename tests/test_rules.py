@@ -21,7 +21,7 @@ def test_a_lab_is_one_stem_in_three_places_and_has_its_shape(lab):
     assert re.search(rf"^\|.*{lab}", (ROOT / "README.md").read_text(), re.MULTILINE), "no row in the README"
     definition = catalogue.load_lab(lab)
     assert definition.name == lab
-    assert re.match(r"Lab \d+: .*\.\n\n    labs run ", definition.description)
+    assert re.match(r"Lab \d+: .*\.\n\nlabs run ", definition.description)
     assert set(definition.presets) >= {"demo", "paper"}
     assert definition.presets["demo"] == definition.Config(), "the defaults are the demo"
     assert definition.Config.__dataclass_params__.frozen

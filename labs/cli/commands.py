@@ -17,10 +17,9 @@ import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from labs.run import atomic, catalogue, environment, paths, usage
-from labs.run.errors import ERROR_PREFIX, InterruptedAfterRecord, LabError, explain_os_error, quoted
-from labs.run.options import Options
-from labs.run.text import one_line, plural, printable
+from labs.run import atomic, catalogue, command_line, environment, errors, paths
+from labs.run.errors import ERROR_PREFIX, InterruptedAfterRecord, LabError, plural, printable, quoted
+from labs.run.fields import Options
 
 SUMMARIES = {
     "run": "run a lab on one or more workers",
@@ -72,9 +71,9 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it at exit.
         sys.exit(141)
     except (LabError, OSError) as problem:
-        if not isinstance(error := explain_os_error(problem), LabError):
+        if not isinstance(error := errors.explain_os_error(problem), LabError):
             raise
-        sys.exit(f"{ERROR_PREFIX}{one_line(error)}")
+        sys.exit(f"{ERROR_PREFIX}{errors.one_line(error)}")
 
 
 def dispatch(words: Sequence[str]) -> int:
@@ -85,7 +84,7 @@ def dispatch(words: Sequence[str]) -> int:
     command, *rest = words
     add_arguments, run = _find(command)
     # `labs run LAB --help` is about the lab.
-    parser = usage.Parser(f"labs {command}", add_help=command != "run" or len(rest) < 2)
+    parser = command_line.Parser(f"labs {command}", add_help=command != "run" or len(rest) < 2)
     add_arguments(parser)
     if command in TAKE_LAB_OPTIONS and len(rest) > 1 and rest[0].startswith("-"):
         # Until the lab is known, the word after an option could be its value or the lab.
@@ -100,7 +99,7 @@ def dispatch(words: Sequence[str]) -> int:
 def _find(command: str) -> tuple[Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], int | None]]:
     """Return a subcommand's two functions."""
     if command not in summaries():
-        similar = usage.suggestion(command, summaries())
+        similar = command_line.suggestion(command, summaries())
         raise LabError(f"unknown command {quoted(command)}{similar}; there are: {', '.join(summaries())}")
     if command in COMMANDS:
         return COMMANDS[command]
@@ -128,8 +127,6 @@ def _labs() -> list[str]:
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
-    from labs.run import command_line
-
     parser.description = ("Run a lab on several workers. All other options are the lab's: "
                           "`labs run LAB --help` shows them.")
     parser.add_argument("lab", metavar="LAB", help=LAB)
@@ -139,7 +136,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 def _run(args: argparse.Namespace) -> None:
     """Start the workers, wait for their end, and print commands to paste: the report, the page, a run to compare."""
     from labs.datasets import registry
-    from labs.run import command_line, local
+    from labs.run import local
 
     lab = catalogue.load_lab(args.lab)
     config, options = command_line.parse(lab, args.lab_options, launches=True)
@@ -159,16 +156,14 @@ def _run(args: argparse.Namespace) -> None:
 
 
 def _add_launch(parser: argparse.ArgumentParser) -> None:
-    from labs.run import command_line
-
     parser.description = ("Run your own script on N workers, each with this environment's Python. If one fails, all "
                           "end, and the last line names the cause. Ctrl-C ends all workers.")
     command_line.add_oversubscribe(parser)
     parser.add_argument("--stall-seconds", type=float, metavar="FLOAT", default=Options.stall_seconds,
                         help="warn when ranks have waited for others for this many seconds, and end the script "
                              "after twice as long (default: %(default)s)")
-    parser.add_argument("workers", type=usage.count, metavar="N", help="number of workers")
-    parser.add_argument("script", type=usage.path, metavar="SCRIPT", help="the script: a Python file that uses Horovod")
+    parser.add_argument("workers", type=command_line.count, metavar="N", help="number of workers")
+    parser.add_argument("script", type=command_line.path, metavar="SCRIPT", help="a Python file that uses Horovod")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS", help="arguments of the script")
 
 
@@ -177,7 +172,7 @@ def _launch(args: argparse.Namespace) -> int:
     from labs.run import failure, heartbeat, mpirun, supervisor
 
     if not args.script.is_file():
-        similar = usage.suggestion(args.script.name, [path.name for path in args.script.parent.glob("*.py")])
+        similar = command_line.suggestion(args.script.name, [path.name for path in args.script.parent.glob("*.py")])
         raise LabError(f"there is no file {quoted(str(args.script))} in this folder{similar}; type: "
                        f"labs launch {args.workers} SCRIPT.py")
     workers = mpirun.choose_workers(args.workers, args.oversubscribe)
@@ -223,7 +218,7 @@ def _data(args: argparse.Namespace) -> None:
 def _add_results(parser: argparse.ArgumentParser) -> None:
     parser.description = "Show the runs in the results folder, oldest first: all of them, or those of one lab."
     parser.add_argument("lab", nargs="?", metavar="LAB", help=LAB)
-    parser.add_argument("--csv", type=usage.path, metavar="FILE",
+    parser.add_argument("--csv", type=command_line.path, metavar="FILE",
                         help="write everything in the records to a CSV file, a row for each run")
     parser.add_argument("--reference", metavar="NAME",
                         help="show the reference runs of data/reference_runs/NAME, such as two-cores")
@@ -245,7 +240,7 @@ def _add_handin(parser: argparse.ArgumentParser) -> None:
                           "the notebook as you saved it, and the records of your runs. Executes nothing; what is "
                           "missing is listed, and the rest is packed. Needs LABS_STUDENT: your student number.")
     parser.add_argument("lab", metavar="LAB", help=LAB)
-    parser.add_argument("--output", type=usage.path, metavar="FOLDER", default=Path(),
+    parser.add_argument("--output", type=command_line.path, metavar="FOLDER", default=Path(),
                         help="where to write the zip; default: here")
 
 

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from labs.datasets import registry
-from labs.run import catalogue, cluster_state, command_line, local, mpirun, resources, run_lock, slurm, terminal, usage
+from labs.run import catalogue, cluster_state, command_line, local, mpirun, resources, run_lock, slurm, terminal
 from labs.run.catalogue import Lab
-from labs.run.errors import ERROR_PREFIX, LabError
+from labs.run.errors import ERROR_PREFIX, LabError, one_line, plural
 from labs.run.paths import ROOT, format_path
 from labs.run.sweeps import Cell, Sweep, cells
-from labs.run.text import one_line, plural
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,9 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                           "(`labs run LAB --help` shows them); the sweep does not vary an option that you give here.")
     parser.add_argument("lab", metavar="LAB", help="name or number of a lab: lab04_speedup, lab04, 4")
     parser.add_argument("--only", action="append", metavar="NAME", help="run only the lab's sweep of this name")
-    parser.add_argument("--workers", type=usage.counts, metavar="N,N",
+    parser.add_argument("--workers", type=command_line.counts, metavar="N,N",
                         help="numbers of workers, instead of the sweep's")
-    parser.add_argument("--repeats", type=usage.count, metavar="N", help="runs of each setting, with seeds 1 to N")
+    parser.add_argument("--repeats", type=command_line.count, metavar="N", help="runs of each setting (seeds 1 to N)")
     command_line.add_oversubscribe(parser)
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--keep-reference", metavar="NAME",

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from labs.run import lazy
+from labs.run import attach_lazily
 
 if TYPE_CHECKING:
     from labs.datasets.arrays import read_cifar10, read_mnist
@@ -12,4 +12,4 @@ if TYPE_CHECKING:
     from labs.datasets.sharding import coverage, refuse_unequal, shard, steps_per_epoch
     from labs.datasets.splits import Splits, Subset, from_arrays, from_faces, from_folder, from_noise, from_tree
 else:
-    __getattr__, __dir__, __all__ = lazy.attach(__name__, __file__)
+    __getattr__, __dir__, __all__ = attach_lazily(__name__, __file__)

@@ -11,8 +11,7 @@ import numpy as np
 import PIL
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from labs.run.errors import LabError
-from labs.run.text import printable
+from labs.run.errors import LabError, printable
 
 # Recognized by content, not by name. Pillow knows others, but some of those start other programs (EPS).
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")

@@ -19,9 +19,8 @@ from labs.datasets.arrays import digest_of
 from labs.datasets.index import Index
 from labs.run import resources
 from labs.run.atomic import make_folder_once
-from labs.run.errors import LabError
+from labs.run.errors import LabError, printable
 from labs.run.paths import own_temporary_dir
-from labs.run.text import printable
 
 # Identifies the current boot of the machine: after a crash, a file may be on the disk without its pixels.
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

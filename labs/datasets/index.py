@@ -11,8 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from labs.run.errors import LabError
-from labs.run.text import printable
+from labs.run.errors import LabError, printable
 
 EXTENSIONS = {"jpg", "jpeg", "jpe", "jfif", "png", "gif", "bmp", "webp", "tif", "tiff", "ppm", "pgm"}
 SUBSETS = {"train": "train", "training": "train", "test": "test", "testing": "test"}

@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 from labs.run import paths, terminal
 from labs.run.atomic import make_folder_once
 from labs.run.catalogue import Lab
-from labs.run.errors import LabError
-from labs.run.text import one_line, printable
+from labs.run.errors import LabError, one_line, printable
 
 SYNTHETIC = 1
 """Version of the synthetic data. Increment when a file changes: that makes new folders."""

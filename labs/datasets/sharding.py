@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from labs.run.errors import LabError
-from labs.run.text import plural
+from labs.run.errors import LabError, plural
 
 
 @dataclasses.dataclass(frozen=True)

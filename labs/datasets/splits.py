@@ -24,8 +24,7 @@ from labs.datasets import index
 from labs.datasets.arrays import Arrays, align, digest_of, read_wiki
 from labs.datasets.image_cache import ImageCache
 from labs.datasets.index import Index
-from labs.run.errors import LabError
-from labs.run.text import printable
+from labs.run.errors import LabError, printable
 
 NOISE = 1024  # Largest number of different random images.
 ONE = 1 << 64

@@ -25,9 +25,8 @@ from labs.exercises.guesses import judged
 from labs.results import records
 from labs.run import atomic, catalogue
 from labs.run.environment import student_id
-from labs.run.errors import LabError, quoted
+from labs.run.errors import LabError, one_line, quoted
 from labs.run.paths import work_dir
-from labs.run.text import one_line
 
 __all__ = ["check", "entries", "judged", "load_answer", "runs", "show"]
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from labs.exercises.selecting import Record, Selector, images_per_sec
 from labs.results import noise
-from labs.run.text import printable
+from labs.run.errors import printable
 
 
 @dataclasses.dataclass(frozen=True)

@@ -27,9 +27,8 @@ from labs.results import records
 from labs.results.records import LabName, Record
 from labs.run import atomic, catalogue
 from labs.run.environment import STUDENT, STUDENT_ID
-from labs.run.errors import LabError
+from labs.run.errors import LabError, one_line, plural
 from labs.run.paths import format_path, results_dir, work_dir
-from labs.run.text import one_line, plural
 
 MANIFEST, ANSWERS, NOTEBOOK, RECORDS = "manifest.json", "answers.json", "notebook.ipynb", "records.jsonl"
 LARGEST = 32 << 20

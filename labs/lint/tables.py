@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from labs.results import ledger, noise, records
-from labs.run import usage
+from labs.run import command_line
 from labs.run.errors import LabError, quoted
 
 TEXTS = ("part", "experiment", "model", "data", "device")
@@ -171,7 +171,8 @@ def read(path: Path) -> list[Row]:
     rows, lines = [], _lines(path)
     names = {name: None for cells in lines.values() for name in cells}
     for unknown in (name for name in names if name not in COLUMNS):
-        raise LabError(f"{path.name}: unknown column {quoted(unknown)}{usage.suggestion(unknown, COLUMNS)}; fill in "
+        similar = command_line.suggestion(unknown, COLUMNS)
+        raise LabError(f"{path.name}: unknown column {quoted(unknown)}{similar}; fill in "
                        f"the table that `labs lint --template` prints; known are {', '.join(COLUMNS)}")
     if not any(name in FIGURES for name in names):
         raise LabError(f"{path.name} holds no figures to check; give at least one of {', '.join(FIGURES)}")

@@ -18,7 +18,7 @@ from labs.pages import plots
 from labs.pages.at_scale import first_order, time_lost
 from labs.results import noise
 from labs.results.records import Record
-from labs.run.text import plural
+from labs.run.errors import plural
 
 USES = {"training": plots.COLOURS[0], "saving": plots.COLOURS[2], "lost": plots.COLOURS[1], "queue": "0.88",
         "ending and queue": "0.88", "restart": "0.55"}

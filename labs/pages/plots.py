@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from labs.results import ledger as time_ledger
 from labs.results.curves import BESIDE, COLOURS, RANK_COLOURS, curves, empty, save  # noqa: F401 - for the pages.
 from labs.results.tables import heading
-from labs.run.text import plural
+from labs.run.errors import plural
 
 Runs = Sequence[dict[str, Any]]
 EDGE: dict[str, Any] = {"edgecolor": "black", "linewidth": 0.6}

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from labs.run.errors import LabError
-from labs.run.text import plural, printable
+from labs.run.errors import LabError, plural, printable
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

@@ -26,9 +26,8 @@ from labs.measure import throughput, timeline
 from labs.results import curves as curve_plots
 from labs.results import noise
 from labs.run import atomic, environment, heartbeat, terminal
-from labs.run.errors import LabError
+from labs.run.errors import LabError, one_line
 from labs.run.paths import format_path, results_dir
-from labs.run.text import one_line
 
 if TYPE_CHECKING:
     import pandas as pd

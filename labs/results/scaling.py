@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from labs.results import noise, records, tables
-from labs.run.errors import LabError
-from labs.run.text import plural
+from labs.run.errors import LabError, plural
 
 if TYPE_CHECKING:
     import pandas as pd

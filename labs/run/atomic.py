@@ -5,7 +5,6 @@ import json
 import os
 import secrets
 import shutil
-import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -71,9 +70,9 @@ def folder(path: str | os.PathLike) -> Iterator[Path]:
 
 def read_bytes(path: str | os.PathLike, largest: int) -> bytes:
     """Return the content of a file of other people; raise LabError if it is too large, or a device without an end."""
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:  # For a FIFO.
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise LabError(f"{path}: it is not a regular file")
+    if not os.path.isfile(path):
+        raise LabError(f"{path}: it is not a regular file")
+    with open(path, "rb") as file:
         content = file.read(largest + 1)
     if len(content) > largest:
         raise LabError(f"{path}: it is larger than {largest >> 20} MiB")
@@ -86,10 +85,8 @@ def _temporary(path: Path) -> Path:
 
 def _sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    os.fsync(descriptor)
+    os.close(descriptor)
 
 
 def make_folder_once(path: Path, action: str, make: Callable[[Path], object], variable: str = "LABS_DATA") -> Path:

@@ -52,12 +52,9 @@ _horovod_read: dict[str, str] = {}
 """The environment that Horovod read when the kit started it in this process."""
 
 
-def _is_true(value: str) -> bool:
-    return value.lower() in ("1", "true", "yes", "on")
-
-
-HARMFUL: dict[str, tuple[Callable[[str], bool], str]] = {
-    "TF_USE_LEGACY_KERAS": (_is_true, "makes TensorFlow load Keras 2, and the labs need Keras 3"),
+_TRUE = re.compile("1|true|yes|on", re.IGNORECASE).fullmatch
+HARMFUL: dict[str, tuple[Callable[[str], Any], str]] = {
+    "TF_USE_LEGACY_KERAS": (_TRUE, "makes TensorFlow load Keras 2, and the labs need Keras 3"),
     "KERAS_BACKEND": (lambda value: value not in ("", "tensorflow"),
                       "makes Keras use a backend other than TensorFlow"),
     "KERAS_MAX_EPOCHS": (bool, "makes Keras end training early"),
@@ -66,15 +63,15 @@ HARMFUL: dict[str, tuple[Callable[[str], bool], str]] = {
                        "removes docstrings, without which TensorFlow does not load"),
     "HOROVOD_CPU_OPERATIONS": (lambda value: value.lower() == "gloo" and "HOROVOD_RANK" not in os.environ,
                                "crashes workers that are connected by MPI (some labs have --backend gloo)"),
-    "HOROVOD_AUTOTUNE": (_is_true, "changes Horovod's settings while a run is measured"),
+    "HOROVOD_AUTOTUNE": (_TRUE, "changes Horovod's settings while a run is measured"),
 }
 """Variables that break a run or falsify it: which of their values do so, and how. horovodrun sets HOROVOD_RANK."""
 
 
 def harmful() -> dict[str, str]:
     """Return this process's harmful variables: for each name "=VALUE" and what it does."""
-    values = {name: os.environ.get(name, "") for name in HARMFUL}
-    return {name: f"={values[name]} {cause}" for name, (is_wrong, cause) in HARMFUL.items() if is_wrong(values[name])}
+    return {name: f"={value} {cause}" for name, (is_wrong, cause) in HARMFUL.items()
+            if is_wrong(value := os.environ.get(name, ""))}
 
 
 def refuse_harmful() -> None:
@@ -104,32 +101,21 @@ def student_id() -> str | None:
     return text
 
 
-def default_seed(seed: int) -> int:
-    """Return the seed of a run whose command line gives none: the student's own, or else the preset's."""
-    return personal_seed(own) if (own := student_id()) else seed
-
-
 def personal_seed(text: str) -> int:
     """Return the seed that belongs to a student's id, or to a longer text that begins with it."""
     return int(hashlib.sha256(text.encode()).hexdigest(), 16) % 10**9
 
 
-def horovod_defaults(nccl: bool) -> dict[str, str]:
-    """Return Horovod's environment variables that are faster than its defaults, for workers that mpirun has started.
+def set_horovod_defaults(nccl: bool) -> None:
+    """Set Horovod's variables that are faster than its defaults and have no value yet, for workers of mpirun.
 
     Nothing was measured, and nothing is set, for NCCL and Gloo, and for messages between machines.
     """
     size, here = (os.environ.get(f"OMPI_COMM_WORLD_{what}", "1") for what in ("SIZE", "LOCAL_SIZE"))
-    if size == "1" or nccl or os.environ.get("HOROVOD_CPU_OPERATIONS") == "gloo":
-        return {}
-    fusion = {"HOROVOD_FUSION_THRESHOLD": str(FUSION_MB * 2**20)} if here == size else {}
-    return {"HOROVOD_CYCLE_TIME": str(CYCLE_MS), **fusion}
-
-
-def set_horovod_defaults(nccl: bool) -> None:
-    """Set those of `horovod_defaults` that have no value yet, before Horovod starts: later changes have no effect."""
-    for name, value in horovod_defaults(nccl).items():  # Horovod: read by `hvd.init`.
-        os.environ[name] = os.environ.get(name) or value
+    if size != "1" and not nccl and os.environ.get("HOROVOD_CPU_OPERATIONS") != "gloo":
+        fusion = {"HOROVOD_FUSION_THRESHOLD": str(FUSION_MB * 2**20)} if here == size else {}
+        for name, value in {"HOROVOD_CYCLE_TIME": str(CYCLE_MS), **fusion}.items():
+            os.environ[name] = os.environ.get(name) or value  # Horovod: read by `hvd.init`; later it has no effect.
     _horovod_read.clear()
     _horovod_read.update(os.environ)
 
@@ -186,17 +172,17 @@ def _quiet_and_quick(hidden: Iterable[str]) -> Iterator[None]:
     """In this block write nothing to file descriptor 2, collect no garbage, and find no package of `hidden`."""
     absent = dict.fromkeys(set(hidden) - set(sys.modules))
     sys.modules.update(absent)  # type: ignore[arg-type]  # None: Python's import fails.
-    stderr, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
+    stderr = os.dup(2)
     gc.disable()
     try:
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
         yield
     finally:
         gc.freeze()  # Imported modules live as long as the process.
         gc.enable()
         os.dup2(stderr, 2)
-        for descriptor in (stderr, nowhere):
-            os.close(descriptor)
+        os.close(stderr)
         for name in absent:
             del sys.modules[name]
 

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from labs.run import heartbeat
-from labs.run.errors import PROOF_PREFIX
+from labs.run.errors import PROOF_PREFIX, one_line
 from labs.run.heartbeat import AwakeClock, Heartbeat
-from labs.run.text import one_line
 
 ERROR_LINE = re.compile(r"\b\w*Error: |\berror: |\bsignal \d")
 """Matches a line that names an error, in the output of any program."""

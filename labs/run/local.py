@@ -11,9 +11,8 @@ from typing import IO, Any
 
 from labs.run import catalogue, command_line, environment, failure, mpirun, resources, run_lock, supervisor, terminal
 from labs.run.catalogue import Lab
-from labs.run.errors import Interrupted, InterruptedAfterRecord, LabError
-from labs.run.options import Options
-from labs.run.text import plural
+from labs.run.errors import Interrupted, InterruptedAfterRecord, LabError, plural
+from labs.run.fields import Options
 
 
 def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None, oversubscribe: bool = False,

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from labs.run import heartbeat, paths, resources, terminal
-from labs.run.errors import LabError
-from labs.run.text import plural
+from labs.run.errors import LabError, plural
 
 PYTHON = [sys.executable, "-P"]
 """Python without the working folder on its module path: a student's keras.py there would hide Keras."""

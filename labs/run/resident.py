@@ -32,9 +32,8 @@ from IPython.display import publish_display_data
 
 from labs.run import environment, failure, local, mpirun, supervisor, worker
 from labs.run.catalogue import Lab
-from labs.run.errors import Interrupted, LabError
-from labs.run.options import Options
-from labs.run.text import plural
+from labs.run.errors import Interrupted, LabError, plural
+from labs.run.fields import Options
 
 CONTROLLER = ["-m", "ipyparallel.controller", "--ip=127.0.0.1", "--location=127.0.0.1", "--nodb", "--usethreads",
               "--log-level=40", "--HeartMonitor.max_heartmonitor_misses=1000000000"]

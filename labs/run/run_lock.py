@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 
 from labs.run import atomic
 from labs.run.errors import LabError
-from labs.run.options import Options
+from labs.run.fields import Options
 
 PATIENCE = 3.0
 """Seconds to wait for the lock; after them its holder has written its name."""

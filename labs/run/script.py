@@ -14,7 +14,6 @@ from pathlib import Path
 from types import FrameType
 
 from labs.run import heartbeat, worker
-from labs.run.errors import EQUAL_STEPS
 from labs.run.paths import ROOT
 
 NOT_THE_STUDENTS = tuple(f"{folder}{os.sep}" for folder in (sys.prefix, ROOT / "labs", ROOT / "horovod_keras3"))
@@ -42,7 +41,8 @@ def main() -> None:
         while trace and trace.tb_frame.f_code.co_filename != script:  # The frames of this file and of runpy.
             trace = trace.tb_next
         worker.leave(problem.with_traceback(trace), here,
-                     f"waited at {line} for another rank (--stall-seconds), or a rank has ended; {EQUAL_STEPS}")
+                     f"waited at {line} for another rank (--stall-seconds), or a rank has ended; "
+                     "let all ranks take the same number of steps")
 
 
 def _line(script: str, folder: str, frames: Iterable[tuple[FrameType, int]]) -> str:

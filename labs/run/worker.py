@@ -21,8 +21,7 @@ from typing import Any
 from labs.run import environment, heartbeat
 from labs.run.catalogue import load_lab
 from labs.run.command_line import parse
-from labs.run.errors import ERROR_PREFIX, LabError, explain_os_error, first_line, is_out_of_memory
-from labs.run.text import one_line
+from labs.run.errors import ERROR_PREFIX, LabError, explain_os_error, first_line, is_out_of_memory, one_line
 
 SIGNAL = signal.SIGUSR1
 """mpirun and srun forward this signal; after a SIGTERM they would send SIGKILL."""

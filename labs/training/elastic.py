@@ -22,10 +22,9 @@ from labs.datasets.pipeline import train_batches
 from labs.datasets.sharding import coverage, shard
 from labs.datasets.splits import Subset
 from labs.run import fields, heartbeat, resources
-from labs.run.errors import LabError
-from labs.run.options import Options
+from labs.run.errors import LabError, plural
+from labs.run.fields import Options
 from labs.run.run_lock import hold
-from labs.run.text import plural
 from labs.training import agreement, checkpoint, elastic_hosts, hvd_ops, keras_internals, layout, schedule
 from labs.training.loop import compile_for, epoch_line, evaluate
 from labs.training.workers import Job

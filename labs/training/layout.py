@@ -15,8 +15,7 @@ import psutil
 import tensorflow as tf
 
 from labs.run import cluster_state, environment, resources
-from labs.run.errors import LabError
-from labs.run.text import plural
+from labs.run.errors import LabError, plural
 from labs.training import hvd_ops, keras_internals
 
 

@@ -17,8 +17,8 @@ import tensorflow as tf
 
 from labs.run import environment as run_environment
 from labs.run import fields, heartbeat, resources, terminal, worker
-from labs.run.errors import NO_GLOO, LabError
-from labs.run.options import Options
+from labs.run.errors import LabError
+from labs.run.fields import Options
 from labs.run.paths import format_path
 from labs.run.run_lock import hold
 from labs.training import hvd_ops, layout
@@ -160,7 +160,7 @@ def gloo_rendezvous(node: str) -> Iterator[None]:
         yield
         return
     if not hvd.gloo_built():  # The first all-reduce would be a segmentation fault.
-        raise LabError(f"{NO_GLOO}; leave --backend gloo out, or see `labs check`")
+        raise LabError("this Horovod was built without Gloo; leave --backend gloo out, or see `labs check`")
     os.environ["HOROVOD_CONTROLLER"] = "gloo"
     from mpi4py import MPI
 

@@ -13,7 +13,7 @@ import pytest
 from labs import exercises, lab10_caltech
 from labs.exercises import grading, judged, selecting
 from labs.lint import rules, tables
-from labs.run import catalogue, command_line, options
+from labs.run import catalogue, command_line, fields
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
 from tests.exercises import planted
@@ -87,7 +87,7 @@ def test_an_answer_is_judged_as_labs_grade_reads_it(results_root, capsys):
 
 def test_a_real_run_of_lab_10_is_graded(tmp_path):
     """The real runs of the other labs are graded where they are made, in tests/labs."""
-    lab10_caltech.run(lab10_caltech.Config(epochs=2), options.Options(results=tmp_path))
+    lab10_caltech.run(lab10_caltech.Config(epochs=2), fields.Options(results=tmp_path))
     solved(*QUESTIONS["lab10_caltech"], results_root=tmp_path)
 
 

@@ -8,7 +8,7 @@ import pytest
 from labs import lab09_fruits as lab
 from labs.run import local
 from labs.run.command_line import to_argv
-from labs.run.options import Options
+from labs.run.fields import Options
 from tests.exercises.solved import solved
 
 TINY = dataclasses.replace(lab.PRESETS["demo"], epochs=3, image_size=16)

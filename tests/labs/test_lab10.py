@@ -11,7 +11,7 @@ from PIL import Image
 from labs import lab10_caltech as lab
 from labs.run import local
 from labs.run.command_line import to_argv
-from labs.run.options import Options
+from labs.run.fields import Options
 from labs.run.paths import ROOT
 
 pytestmark = [pytest.mark.everyday, pytest.mark.workers]

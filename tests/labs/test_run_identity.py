@@ -12,7 +12,7 @@ from PIL import Image
 from labs import lab10_caltech as lab
 from labs.datasets import splits
 from labs.run.errors import LabError
-from labs.run.options import Options
+from labs.run.fields import Options
 
 CONFIG = lab.Config(data="rgb", image_size=16, batch_size=8, epochs=2, warmup_epochs=0)
 RESUME = Options("it", Path("results"), resume=True)

@@ -8,7 +8,7 @@ import typing
 import pytest
 
 from labs.run import catalogue, command_line, fields
-from labs.run.options import Options
+from labs.run.fields import Options
 
 LAB = catalogue.load_lab("lab10")
 

@@ -12,7 +12,7 @@ import pytest
 
 from labs.run import run_lock
 from labs.run.errors import LabError
-from labs.run.options import Options
+from labs.run.fields import Options
 from labs.run.paths import ROOT
 from labs.run.run_lock import hold
 
@@ -20,7 +20,7 @@ LAB = "lab00_any"
 
 
 def test_a_run_has_one_holder_which_the_others_name(tmp_path):
-    program = ("import sys\nfrom pathlib import Path\nfrom labs.run.options import Options\n"
+    program = ("import sys\nfrom pathlib import Path\nfrom labs.run.fields import Options\n"
                "from labs.run.run_lock import hold\n"
                f"with hold({LAB!r}, Options('it', Path(sys.argv[1])), 1): pass")
     with hold(LAB, Options("it", tmp_path), 1):
@@ -33,7 +33,7 @@ def test_a_run_has_one_holder_which_the_others_name(tmp_path):
 
 
 def test_of_many_that_want_a_name_at_once_one_gets_it(tmp_path):
-    program = ("import sys, time\nfrom pathlib import Path\nfrom labs.run.options import Options\n"
+    program = ("import sys, time\nfrom pathlib import Path\nfrom labs.run.fields import Options\n"
                "from labs.run.run_lock import hold\nprint('ready', flush=True)\nsys.stdin.readline()\n"
                f"with hold({LAB!r}, Options('it', Path(sys.argv[1])), 1):\n    time.sleep(5)")
     many = [subprocess.Popen([sys.executable, "-c", program, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -47,7 +47,7 @@ def test_of_many_that_want_a_name_at_once_one_gets_it(tmp_path):
 def test_a_name_is_free_again_when_its_holder_was_killed(tmp_path):
     program = (
         "from pathlib import Path\nfrom labs.run.run_lock import hold\n"
-        "from labs.run.options import Options\nimport os, sys\n"
+        "from labs.run.fields import Options\nimport os, sys\n"
         f"with hold({LAB!r}, Options('it', Path(sys.argv[1])), 1):\n    os.kill(os.getpid(), 9)"
     )
     killed = subprocess.run([sys.executable, "-c", program, tmp_path], env=os.environ | {"PYTHONPATH": str(ROOT)},

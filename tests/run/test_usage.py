@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from labs.cli import commands
-from labs.run import options
+from labs.run import fields
 from labs.run.errors import LabError
 
 WRONG = [  # What is typed after `labs`, and a part of the line.
@@ -51,9 +51,9 @@ def test_a_wrong_command_line_is_refused_in_one_line(typed, cause, tmp_path, mon
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "", ".", ".lock", "-x", "x ", "a\0b", "\ud800", "a\u202eb", "n" * 101])
 def test_no_run_is_named_outside_of_the_results_folder(name):
-    assert options.Options(name="\u00e9t\u00e9 b32_lr0.1-w2").name
+    assert fields.Options(name="\u00e9t\u00e9 b32_lr0.1-w2").name
     with pytest.raises(LabError, match=r"^--name .* is not the name of one folder"):
-        options.Options(name=name)
+        fields.Options(name=name)
 
 
 def test_a_reader_that_has_seen_enough_is_no_error():

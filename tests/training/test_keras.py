@@ -10,8 +10,7 @@ import tensorflow as tf
 
 import horovod_keras3 as hvd
 from labs.datasets.splits import Subset
-from labs.run.fields import BatchSize, Seed
-from labs.run.options import Options
+from labs.run.fields import BatchSize, Options, Seed
 from labs.training import hvd_ops, keras_internals, workers
 from labs.training.keras_internals import FUSED, fused
 from labs.training.loop import evaluate, fit

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from labs.run import cluster_state as state
-from labs.run import terminal, usage
-from labs.run.errors import LabError
+from labs.run import command_line, terminal
+from labs.run.errors import LabError, plural
 from labs.run.paths import search_path
-from labs.run.text import plural
 from labs.tools.cluster import nodes, slurm
 
 DESCRIPTION = """\
@@ -54,12 +53,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_up(up: argparse.ArgumentParser) -> None:
     """Add the options of `labs cluster up`."""
-    up.add_argument("--nodes", type=usage.count, default=2, metavar="N", help="number of nodes; default: 2")
-    up.add_argument("--cores", type=usage.count, default=1, metavar="N", help="cores of each node; default: 1")
+    up.add_argument("--nodes", type=command_line.count, default=2, metavar="N", help="number of nodes; default: 2")
+    up.add_argument("--cores", type=command_line.count, default=1, metavar="N", help="cores of each node; default: 1")
     up.add_argument("--slurm", action="store_true", help="run Slurm on it: slurmctld, and a slurmd on each node")
-    up.add_argument("--cpus", type=usage.count, default=0, metavar="N",
+    up.add_argument("--cpus", type=command_line.count, default=0, metavar="N",
                     help="CPUs per node that Slurm assumes; default: its cores, and at least 2")
-    up.add_argument("--gpus", type=usage.count, default=0, metavar="N", help="GPUs per node that Slurm assumes")
+    up.add_argument("--gpus", type=command_line.count, default=0, metavar="N", help="GPUs per node that Slurm assumes")
     up.add_argument("--partitions", choices=list(slurm.PARTITIONS), default="lab",
                     help="Slurm's partitions; default: lab, one without limits. course: lab 11's three")
 

@@ -12,10 +12,9 @@ from tqdm import tqdm
 
 from labs.exercises import hand_ins
 from labs.results import tables
-from labs.run import atomic, usage
-from labs.run.errors import LabError
+from labs.run import atomic, command_line
+from labs.run.errors import LabError, one_line, plural
 from labs.run.paths import format_path
-from labs.run.text import one_line, plural
 from labs.tools.grade import container, evidence, judge
 from labs.tools.grade.judge import BY_HAND, NO_ANSWER, RIGHT, WRONG, Graded
 
@@ -27,8 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `labs grade`."""
     parser.description = ("Grade all hand-ins (`labs handin`) below a folder: questions from the records in them, "
                           "functions in a container without a network and other files. Needs no TensorFlow.")
-    parser.add_argument("folder", type=usage.path, metavar="FOLDER", help="the folder with the hand-ins")
-    parser.add_argument("--policy", type=usage.path, default=judge.POLICY,
+    parser.add_argument("folder", type=command_line.path, metavar="FOLDER", help="the folder with the hand-ins")
+    parser.add_argument("--policy", type=command_line.path, default=judge.POLICY,
                         help="points and lateness; default: grading/policy.toml")
     parser.add_argument("--trust", action="store_true",
                         help="run the students' functions without a container: they can do whatever you can")

@@ -15,7 +15,7 @@ from labs.lint import rules, tables
 from labs.results import records, reference
 from labs.results.records import Record
 from labs.run.environment import personal_seed
-from labs.run.text import plural
+from labs.run.errors import plural
 
 SLACK = datetime.timedelta(minutes=5)
 """How far the clocks of two computers may be apart."""

@@ -19,9 +19,8 @@ from labs.exercises.grading import FORMULA, NotInstalledError, Question
 from labs.exercises.hand_ins import HandIn
 from labs.results.records import Record
 from labs.run import catalogue
-from labs.run.errors import LabError
+from labs.run.errors import LabError, one_line
 from labs.run.paths import ROOT
-from labs.run.text import one_line
 from labs.tools.grade import evidence
 
 RIGHT, WRONG, NO_ANSWER, BY_HAND = "right", "wrong", "no answer", "not judged here"

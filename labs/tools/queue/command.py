@@ -7,8 +7,7 @@ import shlex
 from collections.abc import Sequence
 
 from labs.run import slurm
-from labs.run.errors import LabError
-from labs.run.text import printable
+from labs.run.errors import LabError, printable
 
 COLUMNS = "%i|%A|%T|%P|%D|%l|%S|%N|%E|%r|%j"
 """squeue's: id, number, state, partition, nodes, limit, start, its nodes, dependency, reason, name."""

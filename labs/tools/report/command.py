@@ -2,7 +2,7 @@
 
 import argparse
 
-from labs.run import usage
+from labs.run import command_line
 from labs.run.paths import format_path, results_dir
 from labs.tools.report import page
 
@@ -10,7 +10,7 @@ from labs.tools.report import page
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `labs report`."""
     parser.description = "Write all results as one HTML page that needs no network and no other file."
-    parser.add_argument("--results", type=usage.path, default=results_dir(),
+    parser.add_argument("--results", type=command_line.path, default=results_dir(),
                         help="the results folder, which gets the page report.html")
 
 

@@ -20,9 +20,8 @@ from labs.results import ledger, noise, records, scaling
 from labs.results.tables import FEW, Grid, grid
 from labs.run import atomic, catalogue, sweeps
 from labs.run.catalogue import Lab
-from labs.run.errors import LabError
+from labs.run.errors import LabError, plural, printable
 from labs.run.paths import format_path
-from labs.run.text import plural, printable
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,8 +15,7 @@ from labs.datasets.pipeline import Augment
 from labs.datasets.splits import Subset
 from labs.measure import collectives, wire
 from labs.run.errors import LabError
-from labs.run.fields import BatchSize, Seed
-from labs.run.options import Options
+from labs.run.fields import BatchSize, Options, Seed
 from labs.training import agreement, hvd_ops, loop, workers
 from labs.training.loop import evaluate, fit
 

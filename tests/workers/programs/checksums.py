@@ -3,8 +3,7 @@
 import dataclasses
 
 from labs.run.catalogue import Lab
-from labs.run.fields import BatchSize, Seed
-from labs.run.options import Options
+from labs.run.fields import BatchSize, Options, Seed
 from labs.run.worker import main
 
 

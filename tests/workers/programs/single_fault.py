@@ -12,8 +12,7 @@ import time
 from typing import Literal
 
 from labs.run.catalogue import Lab
-from labs.run.fields import BatchSize, Seed
-from labs.run.options import Options
+from labs.run.fields import BatchSize, Options, Seed
 from labs.run.worker import main
 
 EPOCH, STEP = 2, 3

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from labs.datasets.splits import Subset
 from labs.results import records
-from labs.run.options import Options
+from labs.run.fields import Options
 from labs.training import workers
 from labs.training.loop import fit
 
