@@ -23,7 +23,7 @@ class Config:
     study: Literal["speed", "traffic", "transport", "messages", "links", "bandwidth"] = "speed"
     """"speed" times collectives; "traffic" counts the bytes of training steps, "transport" is "speed" and "traffic";
     "messages" lists the messages of an epoch. On `labs cluster`, over links of several bandwidths: "links" times
-    all-reduces, "bandwidth" predicts training steps of three networks and two batch sizes, then times them."""
+    all-reduces, "bandwidth" also times training steps of three networks and two batch sizes, which page 5 predicts."""
     backend: fields.Backend = "auto"
     largest_mb: Annotated[float, fields.Range(1e-6, 2**20)] = 16
     """Largest message, in MiB; the smallest has 4 bytes. Study "links" stops at 4, "bandwidth" has its own sizes."""
@@ -182,47 +182,32 @@ def _links(job):
 
 
 def _bandwidth(job):
-    """Fit each link's constants, predict the steps of all networks over it, and measure them."""
-    bandwidths = measure.network.bandwidths(job.config.bandwidths)
-    digits = datasets.from_arrays(datasets.read_mnist(datasets.locate("mnist", "embedded")), 0.0, job.seed)
-    with measure.network.links_of(job) as set_bandwidth:
-        measure.collectives.settle()
-        constants, rows = _constants(job, bandwidths, set_bandwidth)
-        cells = list(_cells(job, digits.train, set_bandwidth, constants))
-    figures = results.link_model.errors(cells)
-    return results.finish(job, [], tables={"over_links": rows, "cells": cells},
-                          **{f"prediction_{name}": value for name, value in figures.items()})
-
-
-def _constants(job, bandwidths, set_bandwidth):
-    """Return the constants of a link of each bandwidth, and the rows of the all-reduces that they are fitted to.
+    """Time all-reduces and the steps of all networks over links of each bandwidth.
 
     "busy" is an unlimited link between nodes whose cores also run something else.
     """
-    constants, rows = {}, []
-    for name in ("unlimited", "busy", *bandwidths):
-        set_bandwidth("unlimited" if name == "busy" else name)
-        with measure.network.busy_core() if name == "busy" else contextlib.nullcontext():
-            measured = measure.network.allreduces(job, FITTED, job.config.seconds)
-        rows += [{"bandwidth": name} | row for row in measured]
-        constants[name] = results.link_model.fit(_allreduces(measured, job), job.size)
-    return constants, rows
+    bandwidths, rows = measure.network.bandwidths(job.config.bandwidths), []
+    digits = datasets.from_arrays(datasets.read_mnist(datasets.locate("mnist", "embedded")), 0.0, job.seed)
+    with measure.network.links_of(job) as set_bandwidth:
+        measure.collectives.settle()
+        for name in ("unlimited", "busy", *bandwidths):
+            set_bandwidth("unlimited" if name == "busy" else name)
+            with measure.network.busy_core() if name == "busy" else contextlib.nullcontext():
+                rows += [{"bandwidth": name} | row for row in
+                         measure.network.allreduces(job, FITTED, job.config.seconds)]
+        cells = list(_cells(job, digits.train, set_bandwidth, bandwidths))
+    return results.finish(job, [], tables={"over_links": rows, "cells": cells})
 
 
-def _cells(job, train, set_bandwidth, constants):
-    """Yield a row per network, batch size and bandwidth: the step as predicted and as measured."""
+def _cells(job, train, set_bandwidth, bandwidths):
+    """Yield a row per network, batch size and bandwidth: the step, and the step that exchanges nothing."""
     import tensorflow as tf
 
-    def predict(cell, bandwidth, alone=None):
-        link, unlimited, busy = (constants[name] for name in (bandwidth, "unlimited", "busy"))
-        return results.link_model.step(cell, job.size, link, unlimited, busy, alone)
-
-    bandwidths = [name for name in constants if name not in ("unlimited", "busy")]
     for units, batch_size in itertools.product(UNITS, BATCH_SIZES):
         model = models.mnist_cnn(units=units)
         measure.wire.compile_distributed(job, model, tf.keras.optimizers.SGD(job.config.base_lr))
         for cell in measure.network.cells(
-                job, model, train, batch_size, bandwidths, set_bandwidth, predict, job.config.seconds):
+                job, model, train, batch_size, bandwidths, set_bandwidth, job.config.seconds):
             yield {"units": units} | cell
 
 
@@ -236,7 +221,7 @@ def _messages(job):
         job, model, optimizer, images.train,
         batch_size=job.config.batch_size, epochs=1, fp16_allreduce=job.config.fp16_allreduce,
     )
-    messages = results.exchanged(job)  # Before the steps below, which are not part of the epoch.
+    messages = measure.timeline.exchanged(job)  # Before the steps below, which are not part of the epoch.
 
     # Some steps in which the workers exchange gradients and nothing else.
     train, model.train_function.steps = images.train, 1

@@ -99,10 +99,3 @@ def step(cell: Mapping[str, Any], n: int, link: Link, unlimited: Link, busy: Lin
     """Return the seconds of a training step from its `parts`, which have the same arguments."""
     of = parts(cell, n, link, unlimited, busy, alone)
     return of["alone"] + of["processor"] + max(0.0, of["wire"] - of["window"])
-
-
-def errors(cells: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the number of predicted steps, the median and the largest relative error, and the share within 15 %."""
-    absolute = np.abs([cell["predicted_seconds"] / cell["step_seconds"] - 1 for cell in cells])
-    return {"cells": len(cells), "median": float(np.median(absolute)), "within_15": float(np.mean(absolute <= 0.15)),
-            "largest": float(absolute.max())}

@@ -98,10 +98,9 @@ def _items(lab: Lab | None, runs: list[records.Record]) -> Iterator[Grid | Plot 
     if own := studies.summary(lab.name, runs) if lab else "":
         yield own
     frame, varying = scaling.frame(runs)
-    for speeds in scaling.compare_speeds(frame, varying):
-        yield (made := speeds.grid())
-        table, by = speeds.table[speeds.table["speedup"].notna()], speeds.by
-        if speeds.scaling and len(table[by].drop_duplicates() if by else ()) <= LINES:
+    for made, table, by in scaling.compare_speeds(frame, varying):
+        yield made
+        if len(table) and len(table[by].drop_duplicates() if by else ()) <= LINES:
             yield _plot(made.title, plots.scaling(table, by))
     by = [*varying, "size"]
     if set(ledger.COLUMNS) <= set(frame):

@@ -36,7 +36,7 @@ def cells(question: str) -> list[dict]:
 EXPECTED = [
     r"14 runs in .*made 20",
     r"lab10_caltech \| b \| 2 \| 32 \| 64 \| 250 \|",  # The newest run.
-    r"\(demo\)\n.*\n(.*\n)*32 \| 2 \| 3 \| 153 \[148, 159\] \| 3 \| 1\.5 \[1\.4, 1\.62\] \| 0\.752 \[0\.7, 0\.809\] \|",
+    r"\(demo\)\n.*\n(.*\n)*32 \| 2 \| 3 \| 153 \[148, 159\] \| 3 \| 9 \| 1\.5 \[1\.4, 1\.62\] \| 0\.752 \[0\.7, 0\.8",
     r"32 \| 1 \| 1 \| 6 \| 2 \| 0 \| 1 \| 10 \|",  # The ledger.
     r"32 \| 2 \| 3 \| 0\.87 \[0\.8\d*, 0\.\d*\] \|",  # The test accuracy.
     r"11 of 12 runs; `labs sweep lab04_speedup --only weak --preset demo` makes the others",

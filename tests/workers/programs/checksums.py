@@ -25,7 +25,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     import tensorflow as tf
 
     from labs.datasets.splits import Subset
-    from labs.results import records
+    from labs.results import run_record
     from labs.training import agreement, workers
     from labs.training.loop import fit
 
@@ -38,7 +38,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         job.print_once("training begins")
         history = fit(job, model, tf.keras.optimizers.Adam(0.01), Subset(images, np.arange(150) % 10, np.arange(150)),
                       batch_size=config.batch_size, epochs=config.epochs)
-        return records.finish(job, history, tables={"checksums": [agreement.checksums(model)]})
+        return run_record.finish(job, history, tables={"checksums": [agreement.checksums(model)]})
 
 
 LAB = Lab(Config, PRESETS, run)

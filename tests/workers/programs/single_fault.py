@@ -86,7 +86,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
 
     from labs.datasets.pipeline import Augment
     from labs.datasets.splits import Subset
-    from labs.results import records
+    from labs.results import run_record
     from labs.run import heartbeat
     from labs.training import workers
     from labs.training.loop import evaluate, fit
@@ -121,7 +121,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         evaluate(job, model, train, config.batch_size)
         if mine and kind == "finishes late":  # As with large curves on a slow file system.
             time.sleep(3 * options.stall_seconds)
-        return records.finish(job, history)
+        return run_record.finish(job, history)
 
 
 def _after_step(watched, fault, note) -> None:

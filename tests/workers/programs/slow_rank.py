@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from labs.datasets.splits import Subset
-from labs.results import records
+from labs.results import run_record
 from labs.run.fields import Options
 from labs.training import workers
 from labs.training.loop import fit
@@ -38,7 +38,7 @@ def main(root: str, epochs: str) -> None:
         model.train_step = sleep_first
         history = fit(job, model, tf.keras.optimizers.SGD(0.1), Subset(images, np.zeros(320, int), np.arange(320)),
                       batch_size=8, epochs=int(epochs))
-        records.finish(job, history)
+        run_record.finish(job, history)
 
 
 if __name__ == "__main__":
