@@ -6,12 +6,10 @@ import json
 import os
 import re
 import shutil
-import signal
 import sys
 import tempfile
 import tomllib
 from collections.abc import Callable
-from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +22,6 @@ from labs.run.paths import ROOT, format_path
 ESSENTIAL = ("python", "packages", "tensorflow", "horovod")
 """If one of these fails, the checks after it would fail for the same reason."""
 NEEDED_MB, SHARED_MB = 100, 32  # For a demo's files, and for /dev/shm, through which workers exchange gradients.
-NO_AVX = "this CPU lacks AVX, which TensorFlow's wheels need: use another machine"
 PROBE = """
 import json
 import tensorflow as tf
@@ -60,7 +57,12 @@ def main(args: argparse.Namespace) -> int:
     """Run the checks, print their findings, and return the exit code: 1 if something breaks the labs."""
     failed = list[str]()
     for name in args.only or CHECKS:
-        findings = _run(CHECKS[name])
+        try:
+            result = CHECKS[name]()
+        except LabError as error:
+            cause, _, cure = str(error).partition("; ")
+            result = fail(cause, cure)
+        findings = result if isinstance(result, list) else [result]
         failed += [name] * any(each.state == "fail" for each in findings)
         for state, message, cure in findings:
             print(f"{state:6}  {name:10}  {message}{f' -> {cure}' * bool(cure)}", flush=True)
@@ -70,16 +72,6 @@ def main(args: argparse.Namespace) -> int:
         print(f"this machine cannot run the labs yet: {', '.join(failed)}" if failed
               else "this machine can run the labs")
     return int(bool(failed))
-
-
-def _run(check: Callable[[], Finding | list[Finding]]) -> list[Finding]:
-    """Run one check; its LabError is a finding."""
-    try:
-        result = check()
-    except LabError as error:
-        cause, _, cure = str(error).partition("; ")
-        result = fail(cause, cure)
-    return result if isinstance(result, list) else [result]
 
 
 def python() -> Finding:
@@ -96,8 +88,6 @@ def packages() -> Finding:
     names = [re.findall(r"[\w-]+", line)[0] for line in lines if not line.startswith("tensorflow")]
     if missing := [name for name in names if version(name) is None]:
         return fail(f"not installed: {', '.join(missing)}", install(missing[0]))
-    if not (version("keras") or "").startswith("3."):
-        return fail(f"keras {version('keras')} is installed: the labs need keras 3", install("keras"))
     if others := [name for name in [*names, "keras"] if version(name) != pins().get(name, version(name))]:
         return warn(", ".join(f"{name} {version(name)} (tested with {pins()[name]})" for name in others),
                     install(others[0]))
@@ -106,28 +96,21 @@ def packages() -> Finding:
 
 def tensorflow() -> Finding:
     """Compare TensorFlow's version with the one that the labs are tested with, and import it in a separate process."""
-    if not version("tensorflow"):
-        return fail(f"tensorflow is not installed for {sys.executable}", install("tensorflow"))
-    facts, tested = _probe(), environment.tested()["tensorflow"]
+    (facts, cause), tested = _import(), environment.tested()["tensorflow"]
     if "tensorflow" not in facts:
-        return _explain_import("tensorflow")
+        return _explain(cause, "tensorflow")
     if version("tensorflow") != tested:
         return warn(f"{facts['tensorflow']}; the labs are tested with {tested}", "docs/setup.md")
     return ok(f"{facts['tensorflow']} with Keras {facts['keras']}")
 
 
 def horovod() -> Finding:
-    """Compare the installed TensorFlow with the one that Horovod was built for, and import Horovod."""
-    built_for, here = _built_for(), re.match(r"[\d.]*\d", version("tensorflow") or "")
+    """Import Horovod, which refuses a TensorFlow for which it was not built, and look at how it was built."""
     if version("horovod") != (pin := environment.tested()["horovod"]):
         return fail(f"the labs need Horovod {pin}, and {version('horovod') or 'none'} is installed", install("horovod"))
-    if built_for and here and built_for != here[0]:
-        return fail(f"Horovod was built for TensorFlow {built_for}, and {here[0]} is installed", install("horovod"))
-    if not version("horovod_keras3"):
-        return fail(f"horovod_keras3 is not installed for {sys.executable}", install("horovod_keras3"))
-    facts = _probe()
+    facts, cause = _import()
     if "horovod" not in facts:
-        return _explain_import("horovod")
+        return _explain(cause, "horovod")
     if not facts["mpi"]:
         return fail("it was built without MPI, which starts the workers", install("horovod"))
     if not facts["gloo"]:
@@ -138,32 +121,20 @@ def horovod() -> Finding:
     return ok(f"{facts['horovod']} for TensorFlow {facts['tensorflow']}; MPI, Gloo{', NCCL' * facts['nccl']}")
 
 
-def _built_for() -> str | None:
-    """Return the version of TensorFlow that Horovod was built for, or None if its build did not record it."""
-    files = metadata.files("horovod") or () if version("horovod") else ()
-    recorded = [file.read_text() for file in files if file.name == "metadata.json" and file.parent.name == "horovod"]
-    return json.loads(recorded[0]).get("tensorflow") if recorded else None
-
-
 @functools.cache
-def _import() -> Any:
-    """Import both libraries in a process, which a broken one may kill; it prints a line of JSON for each."""
+def _import() -> tuple[dict[str, Any], str]:
+    """Import both libraries in a process, which a broken one may kill; return what they report, and why it failed."""
     from labs.run import mpirun, supervisor  # Here: packages may be missing.
 
-    return supervisor.complete([sys.executable, "-P", "-c", PROBE], 180, mpirun.environment())
+    done = supervisor.complete([sys.executable, "-P", "-c", PROBE], 180, mpirun.environment())
+    lines = [json.loads(line) for line in done.out.splitlines() if line.startswith("{")]
+    return {name: value for line in lines for name, value in line.items()}, done.cause
 
 
-def _probe() -> dict[str, Any]:
-    """Return what both libraries report."""
-    lines = [json.loads(line) for line in _import().out.splitlines() if line.startswith("{")]
-    return {name: value for line in lines for name, value in line.items()}
-
-
-def _explain_import(name: str) -> Finding:
+def _explain(cause: str, name: str) -> Finding:
     """Return why a library did not load, with the environment variable that may be the reason."""
     library_path = "unset LD_LIBRARY_PATH" * bool(os.environ.get("LD_LIBRARY_PATH"))
-    cure = NO_AVX if _import().code == -signal.SIGILL else _unset() or library_path or install(name)
-    return fail(f"it does not load: {_import().cause}", cure)
+    return fail(f"it does not load: {cause}", _unset() or library_path or install(name))
 
 
 def variables() -> list[Finding]:
@@ -206,32 +177,24 @@ def gpus() -> Finding:
         return fail(f"the GPUs' driver does not work: {error}", "ask the machine's administrator to run nvidia-smi")
     if not (visible := mpirun.visible_gpus()):
         return absent(f"CUDA_VISIBLE_DEVICES hides all {present}; the labs run on the CPU")
-    if not _probe().get("gpus"):
+    facts, _ = _import()
+    if not facts.get("gpus"):
         return fail("TensorFlow sees none of the GPUs: a CUDA library is missing, or the driver is too old",
                     "make horovod; if that does not help: docs/setup.md")
-    if not _probe().get("nccl"):
+    if not facts.get("nccl"):
         return warn("Horovod was built without NCCL: gradients go from GPU to GPU through host memory", "make horovod")
     return ok(f"{visible} of {present} can be used; NCCL is built into Horovod")
 
 
 def slurm() -> Finding:
-    """Check Slurm's controller, and the partition that jobs go to."""
+    """Check Slurm's controller, and list its partitions."""
     if shutil.which("sinfo") is None:
         return absent("not on this machine")
     try:
-        rows = slurm_commands.rows("sinfo", "--noheader", "--format=%R|%P|%a|%T")
+        rows = slurm_commands.rows("sinfo", "--noheader", "--summarize", "--format=%P|%a")
     except slurm_commands.NoSlurmError:
-        if os.environ.get("SLURM_CONF"):
-            raise
         return absent("its programs are installed, but no cluster is configured (slurm.conf)")
-    up = [name for name, _, available, state in rows
-          if available == "up" and not re.match(r"down|drain|fail|maint|unk|.*\*", state)]
-    default = next((name for name, starred, *_ in rows if starred.endswith("*")), "of no name")
-    chosen, listed = os.environ.get("SBATCH_PARTITION", default), ", ".join(dict.fromkeys(row[1] for row in rows))
-    if chosen not in up:
-        return fail(f"partition {chosen}, where jobs would go, does not exist or has no node that is up; there are: "
-                    f"{listed}", f"export SBATCH_PARTITION={up[0]}" if up else "tell the cluster's administrator")
-    return ok(f"the controller answers; partitions: {listed}")
+    return ok(f"the controller answers; partitions: {', '.join(f'{name} ({state})' for name, state in rows)}")
 
 
 def proof() -> Finding:

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from labs.run import cluster_state as state
 from labs.run import command_line, terminal
-from labs.run.errors import LabError, plural
+from labs.run.errors import plural
 from labs.run.paths import search_path
 from labs.tools.cluster import nodes, slurm
 
@@ -71,29 +71,20 @@ def main(args: argparse.Namespace) -> None:
                                    start_slurm if args.slurm else None)))
         print(f"next: labs cluster {'shell' if args.slurm else 'run lab11'}; labs cluster down ends it")
     elif args.action == "link":
-        print(describe(_set_links(args)))
+        changes = {"bandwidth": args.bandwidth, "up": args.is_up}
+        print(describe(nodes.set_links(args.node, {name: value for name, value in changes.items()
+                                                   if value is not None})))
     elif args.action == "status":
         print(describe(state.require()))
     elif args.action == "down":
         print("the cluster has ended" if nodes.end() else "no cluster was up")
     elif args.action == "shell":
         _open_shell(state.require(), args.words)
-    else:
-        _launch(state.require(), args.action, args.words)
-
-
-def _set_links(args: argparse.Namespace) -> state.Cluster:
-    changes = {name: value for name, value in (("bandwidth", args.bandwidth), ("up", args.is_up)) if value is not None}
-    if not changes:
-        raise LabError("say what to change: --bandwidth, --down or --up; `labs cluster status` shows the links")
-    return nodes.set_links(args.node, changes)
-
-
-def _launch(cluster: state.Cluster, action: str, words: Sequence[str]) -> NoReturn:
-    """Run `labs run` or `labs sweep` on the head: mpirun starts workers on all nodes."""
-    if action == "run":  # A later --workers overrides this one.
-        words = [*words[:1], "--workers", str(sum(map(len, cluster.cores.values()))), *words[1:]]
-    _run_on(cluster, state.HEAD, [sys.executable, "-P", "-m", "labs", action, *words], nodes.launch_variables())
+    else:  # mpirun starts workers on all nodes. A later --workers overrides this one.
+        cluster = state.require()
+        workers = ["--workers", str(sum(map(len, cluster.cores.values())))] if args.action == "run" else []
+        words = [args.action, *args.words[:1], *workers, *args.words[1:]]
+        _run_on(cluster, state.HEAD, [sys.executable, "-P", "-m", "labs", *words], nodes.launch_variables())
 
 
 def _open_shell(cluster: state.Cluster, words: Sequence[str]) -> NoReturn:

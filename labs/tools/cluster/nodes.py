@@ -3,7 +3,6 @@
 All processes are in the namespaces of one process, the head. When it ends, the kernel ends all the rest.
 """
 
-import contextlib
 import dataclasses
 import itertools
 import os
@@ -90,9 +89,8 @@ def end() -> bool:
     if cluster := state.current():
         head = psutil.Process(cluster.head[0])
         head.kill()
-        # The kernel first ends all others. In a container whose first process reaps no zombies, this could block.
-        with contextlib.suppress(psutil.TimeoutExpired):
-            head.wait(5)
+        # The kernel first ends all others. In a container whose first process reaps no zombies, it stays.
+        psutil.wait_procs([head], 5)
     if (state.folder() / state.FILE).exists():
         shutil.rmtree(state.folder())
     return cluster is not None
@@ -101,15 +99,12 @@ def end() -> bool:
 def _make_folder() -> Path:
     """Make the cluster's folder, which only this user may enter; its end deletes all that is in it."""
     folder = state.folder()
-    try:
-        if (folder / state.FILE).exists():  # Of a cluster that was killed.
-            shutil.rmtree(folder)
-        if folder.exists():
-            folder.rmdir()
-        (folder / "tmp").mkdir(parents=True)
-        folder.chmod(0o700)
-    except OSError as problem:
-        raise LabError(f"{folder}: {problem.strerror}; set {state.FOLDER} to a path that does not exist") from None
+    if (folder / state.FILE).exists():  # Of a cluster that was killed.
+        shutil.rmtree(folder)
+    if folder.exists():
+        raise LabError(f"{folder} exists already; set {state.FOLDER} to a path that does not exist")
+    folder.mkdir(mode=0o700, parents=True)
+    (folder / "tmp").mkdir()
     return folder
 
 

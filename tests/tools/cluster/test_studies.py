@@ -33,14 +33,6 @@ def test_an_all_reduce_uses_the_whole_link_and_sends_a_rings_bytes(two, tmp_path
     assert record["layout"]["nodes"] == 2
 
 
-@pytest.mark.timeout(900)  # Two minutes on an idle machine.
-def test_steps_and_all_reduces_over_each_link_are_timed(two, tmp_path):
-    record = study(two, "lab05", tmp_path, "--study", "bandwidth", "--bandwidths", "1gbit", "--seconds", "2")
-    cells = lab05.rows_of([record], "cells")
-    assert len(cells) == 6
-    assert set(lab05.rows_of([record], "over_links")["bandwidth"]) == {"unlimited", "busy", "1gbit"}
-
-
 def test_a_step_that_sleeps_takes_its_sleep_and_the_bytes_over_the_link(two, tmp_path):
     record = study(two, "lab11", tmp_path, "--study", "sleep", "--bandwidths", "100mbit", "--fixed-ms", "10",
                    "--image-ms", "1")
