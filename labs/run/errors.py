@@ -25,10 +25,6 @@ class Interrupted(KeyboardInterrupt):
         return [": ".join(filter(None, ["KeyboardInterrupt", str(self)]))]
 
 
-class InterruptedAfterRecord(Interrupted):
-    """A run was interrupted just after it had written its record: there is nothing to resume."""
-
-
 def explain_os_error(problem: BaseException) -> BaseException:
     """Return the error of a full disk or of a path as a LabError, and any other error unchanged."""
     if not isinstance(problem, OSError) or not problem.filename or not problem.strerror:

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from labs.cli import commands
-from labs.run import catalogue, command_line, environment, mpirun, paths
+from labs.run import catalogue, command_line, environment, paths, resources
 from labs.run.errors import LabError
 from tests.labs.test_own_data import classes
 
@@ -49,7 +49,7 @@ def test_a_run_in_a_foreign_environment_is_the_same_run(tmp_path):
     foreign, plain = (json.loads((tmp_path / "r\u00fc" / "lab10_caltech" / name / "record.json").read_text())
                       for name in ("foreign", "plain"))
     assert foreign["metrics"] == plain["metrics"]
-    assert foreign["layout"]["size"] == (mpirun.visible_gpus() or 1)
+    assert foreign["layout"]["size"] == (len(resources.gpus()) or 1)
     assert foreign["machine"]["variables"] == {"TF_DETERMINISTIC_OPS": "1"}
 
 

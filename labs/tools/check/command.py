@@ -13,10 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from labs.run import environment, paths
+from labs.run import environment, paths, resources
 from labs.run import slurm as slurm_commands
 from labs.run.environment import install, pins, version
-from labs.run.errors import LabError
+from labs.run.errors import PROOF_PREFIX, LabError
 from labs.run.paths import ROOT, format_path
 
 ESSENTIAL = ("python", "packages", "tensorflow", "horovod")
@@ -166,8 +166,6 @@ def gpus() -> Finding:
     """Compare the driver's GPUs with TensorFlow's, and check whether Horovod sends gradients directly between them."""
     import pynvml
 
-    from labs.run import mpirun
-
     try:
         pynvml.nvmlInit()
         present = pynvml.nvmlDeviceGetCount()
@@ -175,7 +173,7 @@ def gpus() -> Finding:
         return absent("no NVIDIA driver; the labs run on the CPU")
     except pynvml.NVMLError as error:
         return fail(f"the GPUs' driver does not work: {error}", "ask the machine's administrator to run nvidia-smi")
-    if not (visible := mpirun.visible_gpus()):
+    if not (visible := len(resources.gpus())):
         return absent(f"CUDA_VISIBLE_DEVICES hides all {present}; the labs run on the CPU")
     facts, _ = _import()
     if not facts.get("gpus"):
@@ -199,13 +197,14 @@ def slurm() -> Finding:
 
 def proof() -> Finding:
     """Run setup/proof.py on two workers, started as `labs run` starts them: they take a step together."""
-    from labs.run import failure, mpirun, supervisor
+    from labs.run import mpirun, supervisor
 
     env = mpirun.environment()
-    if mpirun.visible_gpus() < 2:
+    if len(resources.gpus()) < 2:
         env["CUDA_VISIBLE_DEVICES"] = ""  # NCCL refuses two workers on one GPU.
     outcome = supervisor.complete([*mpirun.command(2), sys.executable, str(ROOT / "setup/proof.py")], 300, env)
-    if (verdict := failure.proof_verdict(outcome.out)) and outcome.code == 0:
+    verdict = "".join(re.findall(f"(?m)^{PROOF_PREFIX}(.*)", outcome.out)[-1:])
+    if verdict and outcome.code == 0:
         return ok(verdict)
     return fail(verdict or f"two workers could not complete a training step: {outcome.cause}",
                 _unset() or install("horovod"))
