@@ -197,12 +197,13 @@ def _add_results(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("lab", nargs="?", metavar="LAB", help=LAB)
     parser.add_argument("--csv", type=command_line.path, metavar="FILE",
                         help="write everything in the records to a CSV file, a row for each run")
+    parser.add_argument("--reference", metavar="NAME", help="show a set of reference runs, such as two-cores")
 
 
 def _results(args: argparse.Namespace) -> None:
     from labs.results import tables
 
-    runs = tables.load(args.lab, paths.results_dir())
+    runs = tables.load(args.lab, paths.results_dir(), args.reference)
     if not args.csv:
         print(tables.listing(runs))
         return

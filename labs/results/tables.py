@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labs.results import records
+from labs.results import records, reference
 from labs.run import catalogue, terminal
 from labs.run.errors import LabError, plural, printable
 from labs.run.paths import format_path
@@ -117,12 +117,12 @@ LISTED = ("lab", "run", "size", "nodes", "batch_size", "global_batch_size", "ima
           "val_accuracy", "test_accuracy")
 
 
-def load(lab: str | None, root: Path) -> pd.DataFrame:
-    """Return the runs of a results folder, oldest first: all, or those of one lab."""
+def load(lab: str | None, root: Path, set_name: str | None = None) -> pd.DataFrame:
+    """Return the runs of a results folder or a set of reference runs, oldest first: all, or those of one lab."""
     name = "*" if lab is None else lab if (root / lab).is_dir() else catalogue.resolve(lab)
-    runs = records.read_all(name, root)
+    runs = reference.read_all(set_name, name) if set_name else records.read_all(name, root)
     if not runs:
-        raise LabError(f"no runs{f' of {name}' if lab else ''} in {format_path(root)}; "
+        raise LabError(f"no runs{f' of {name}' if lab else ''} in {set_name or format_path(root)}; "
                        f"`labs run {name if lab else 'lab10'} --workers 2` makes one")
     frame = records.table(runs)
     validated = [run["history"][-1].get("val_accuracy") if run["history"] else None for run in runs]
