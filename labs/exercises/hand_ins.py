@@ -135,9 +135,7 @@ def pack(lab: str, student: str, folder: Path) -> tuple[Path, HandIn, list[str]]
     with atomic.writing(target) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():
             archive.writestr(name, content)
-    missing = [f"{name}: {STUDENT} was not {student} when its cell ran; run it again" if answer else
-               f"{name}: no answer; write it in the notebook, and run its cell"
-               for name, answer in saved.items() if not answer or answer["student"] != student]
+    missing = [f"{name}: no answer; write it in the notebook, and run its cell" for name in saved if not saved[name]]
     missing += [] if packed else [f"no record of {lab} in {format_path(results_dir())}"]
     if others := [run["run"] for run in packed if run.get("student") != student]:
         missing.append(f"{plural(len(others), 'record')} without your id, such as {others[-1]}: {STUDENT} was not set")

@@ -63,7 +63,7 @@ def printable(text: object) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in str(text))
 
 
-def one_line(text: object) -> str:
+def one_line(text: object, longest: int = 1000) -> str:
     """Return text as one printable line; its middle is left out if it is too long."""
-    line = printable(" ".join(str(text).splitlines()))
-    return line if len(line) <= 1000 else f"{line[:500]} ... {line[-500:]}"
+    line, half = printable(" ".join(str(text).splitlines())), longest // 2
+    return line if len(line) <= longest else f"{line[:half]} ... {line[-half:]}"

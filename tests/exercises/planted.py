@@ -165,8 +165,8 @@ def grade_here(task: str, function: Callable, seed: int = 0) -> str:
         return child.loads(child.answer_call(function, copy.deepcopy(args)))
 
     entry = exercises.entries(task[:5])[task]
-    return entry.grade(code_tasks.StudentFunction(task[6:], entry.arguments, ask, np.random.default_rng(seed), ask,
-                                                  function.__doc__ or ""))
+    return entry.grade(code_tasks.StudentFunction(task[6:], entry.arguments, lambda number: ask,
+                                                  np.random.default_rng(seed), function.__doc__ or ""))
 
 
 def cell(source: str, **names: Any) -> dict[str, Any]:
