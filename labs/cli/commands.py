@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import os
 import shlex
+import shutil
 import signal
 import sys
 import tempfile
@@ -130,7 +131,9 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.description = ("Run a lab on several workers. All other options are the lab's: "
                           "`labs run LAB --help` shows them.")
     parser.add_argument("lab", metavar="LAB", help=LAB)
-    command_line.add_launch_options(parser)
+    parser.add_argument("--workers", type=command_line.count, metavar="N",
+                        help="number of workers; by default one per task in a Slurm job, else one per GPU, else one")
+    command_line.add_oversubscribe(parser)
 
 
 def _run(args: argparse.Namespace) -> None:
@@ -139,7 +142,7 @@ def _run(args: argparse.Namespace) -> None:
     from labs.run import local
 
     lab = catalogue.load_lab(args.lab)
-    config, options = command_line.parse(lab, args.lab_options, launches=True)
+    config, options = command_line.parse(lab, args.lab_options)
     if not options.resume:
         registry.check_data(lab, config)
     try:
@@ -152,7 +155,8 @@ def _run(args: argparse.Namespace) -> None:
     if record["layout"]["size"] > 1:
         config = command_line.to_argv(lab.Config(**record["config"]))
         commands.append(["run", lab.name, "--workers", "1", *config, *root])
-    print("", "Next:", *(f"  {paths.labs_command()} {shlex.join(command)}" for command in commands), sep="\n")
+    labs = "labs" if shutil.which("labs") else str(Path(sys.executable).with_name("labs"))
+    print("", "Next:", *(f"  {shlex.join([labs, *command])}" for command in commands), sep="\n")
 
 
 def _add_launch(parser: argparse.ArgumentParser) -> None:

@@ -1,12 +1,13 @@
 """Folders that several processes share: one process makes each, the others wait."""
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from labs.run import atomic, terminal
+from labs.run import terminal
 from labs.run.errors import LabError
 
 PATIENCE = 3.0
@@ -39,8 +40,13 @@ def make_folder_once(folder: Path, action: str, make: Callable[[Path], object], 
             for leftover in folder.parent.glob(f".{folder.name}.*.part"):  # From killed processes.
                 shutil.rmtree(leftover, ignore_errors=True)
             if not folder.is_dir():
-                with atomic.folder(folder) as fresh:
+                fresh = folder.with_name(f".{folder.name}.{os.getpid()}.part")
+                fresh.mkdir()
+                try:
                     make(fresh)
+                    fresh.rename(folder)
+                finally:
+                    shutil.rmtree(fresh, ignore_errors=True)
     except OSError as error:
         raise LabError(f"cannot make {folder} ({error.strerror or error}); set {variable} to a folder of your own"
                        ) from error

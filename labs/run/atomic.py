@@ -4,19 +4,16 @@ import contextlib
 import json
 import os
 import secrets
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
-
-from labs.run.errors import LabError
 
 
 @contextlib.contextmanager
 def writing(path: str | os.PathLike, mode: str = "wb") -> Iterator[IO]:
     """Open a temporary file beside `path`, and rename it to `path` if the block succeeds; a missing folder is made."""
     path = Path(path)
-    temporary = _temporary(path)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "errors": "backslashreplace"}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -25,12 +22,14 @@ def writing(path: str | os.PathLike, mode: str = "wb") -> Iterator[IO]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-        _sync_folder(path.parent)
-    except BaseException as problem:
-        temporary.unlink(missing_ok=True)
-        if isinstance(problem, OSError):  # Python's error for a failed write has no name.
-            problem.filename = problem.filename or str(path)
+        descriptor = os.open(path.parent, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.close(descriptor)
+    except OSError as problem:  # Python's error for a failed write has no name.
+        problem.filename = problem.filename or str(path)
         raise
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:
@@ -42,42 +41,3 @@ def write_text(path: str | os.PathLike, text: str) -> None:
 def write_json(path: str | os.PathLike, value: Any) -> None:
     """Write a value as indented JSON, atomically."""
     write_text(path, json.dumps(value, indent=1) + "\n")
-
-
-@contextlib.contextmanager
-def folder(path: str | os.PathLike) -> Iterator[Path]:
-    """Yield a temporary folder beside `path`, and rename it to `path` if the block succeeds and none is there yet."""
-    path = Path(path)
-    temporary = _temporary(path)
-    temporary.mkdir(parents=True)
-    try:
-        yield temporary
-        try:
-            os.rename(temporary, path)
-        except OSError:
-            if not path.is_dir():
-                raise
-        _sync_folder(path.parent)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def read_bytes(path: str | os.PathLike, largest: int) -> bytes:
-    """Return the content of a file of other people; raise LabError if it is too large, or a device without an end."""
-    if not os.path.isfile(path):
-        raise LabError(f"{path}: it is not a regular file")
-    with open(path, "rb") as file:
-        content = file.read(largest + 1)
-    if len(content) > largest:
-        raise LabError(f"{path}: it is larger than {largest >> 20} MiB")
-    return content
-
-
-def _temporary(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    os.fsync(descriptor)
-    os.close(descriptor)

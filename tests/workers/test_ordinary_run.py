@@ -56,10 +56,9 @@ def test_a_finished_run_leaves_what_the_next_commands_read(story):
                                             "model.keras", "record.json", "run.json"]
 
 
-def test_the_record_names_the_student_has_their_seed_and_would_show_edits(story, monkeypatch):
+def test_the_record_names_the_student_has_their_seed_and_would_show_edits(story):
     record = records.read(story[0])
-    monkeypatch.setenv("LABS_STUDENT", STUDENT)
-    assert (record["student"], record["config"]["seed"]) == (STUDENT, environment.default_seed(1))
+    assert (record["student"], record["config"]["seed"]) == (STUDENT, environment.personal_seed(STUDENT))
     assert records.digest_state(record) == "intact"
 
 

@@ -1,6 +1,7 @@
 """Check whether this machine can run the labs; names a cure for each problem."""
 
 import argparse
+import contextlib
 import functools
 import json
 import os
@@ -17,7 +18,6 @@ from typing import Any, NamedTuple
 
 from labs.run import environment, paths
 from labs.run import slurm as slurm_commands
-from labs.run.environment import install, pins, version
 from labs.run.errors import LabError
 from labs.run.paths import ROOT, format_path
 
@@ -35,6 +35,33 @@ from horovod.runner.common.util import secret
 print(json.dumps({"horovod": horovod.__version__, "mpi": hvd.mpi_built(), "gloo": hvd.gloo_built(),
                   "nccl": bool(hvd.nccl_built()), "safe": hasattr(secret, "launch_key")}))
 """
+
+
+def version(name: str) -> str | None:
+    """Return the version of an installed package, or None."""
+    for each in ("tensorflow", "tensorflow-cpu") if name == "tensorflow" else (name,):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            return metadata.version(each)
+    return None
+
+
+@functools.cache
+def tested() -> dict[str, str]:
+    """Return the versions of all packages with which the labs are tested."""
+    return dict(line.split("==") for line in (ROOT / "setup" / "constraints.txt").read_text().split())
+
+
+def pins() -> dict[str, str]:
+    """Return the versions that this environment should have; none beside another TensorFlow (a container, a site)."""
+    series = tested()["tensorflow"].rpartition(".")[0] + "."
+    return tested() if (version("tensorflow") or series).startswith(series) else {}
+
+
+def install(name: str) -> str:
+    """Return the command that installs a package: `make env`, or pip where another tool made the environment."""
+    if Path(sys.prefix).name == ".venv" or any(Path(sys.prefix).glob(".ready-*-*")):
+        return "make env"
+    return "make horovod" if name.startswith("horovod") else f"pip install -c setup/constraints.txt {name}"
 
 
 class Finding(NamedTuple):
@@ -108,18 +135,18 @@ def tensorflow() -> Finding:
     """Compare TensorFlow's version with the one that the labs are tested with, and import it in a separate process."""
     if not version("tensorflow"):
         return fail(f"tensorflow is not installed for {sys.executable}", install("tensorflow"))
-    facts, tested = _probe(), environment.tested()["tensorflow"]
+    facts, pin = _probe(), tested()["tensorflow"]
     if "tensorflow" not in facts:
         return _explain_import("tensorflow")
-    if version("tensorflow") != tested:
-        return warn(f"{facts['tensorflow']}; the labs are tested with {tested}", "docs/setup.md")
+    if version("tensorflow") != pin:
+        return warn(f"{facts['tensorflow']}; the labs are tested with {pin}", "docs/setup.md")
     return ok(f"{facts['tensorflow']} with Keras {facts['keras']}")
 
 
 def horovod() -> Finding:
     """Compare the installed TensorFlow with the one that Horovod was built for, and import Horovod."""
     built_for, here = _built_for(), re.match(r"[\d.]*\d", version("tensorflow") or "")
-    if version("horovod") != (pin := environment.tested()["horovod"]):
+    if version("horovod") != (pin := tested()["horovod"]):
         return fail(f"the labs need Horovod {pin}, and {version('horovod') or 'none'} is installed", install("horovod"))
     if built_for and here and built_for != here[0]:
         return fail(f"Horovod was built for TensorFlow {built_for}, and {here[0]} is installed", install("horovod"))
