@@ -9,6 +9,7 @@ import contextlib
 import importlib
 import os
 import shlex
+import shutil
 import sys
 import tempfile
 import textwrap
@@ -120,7 +121,9 @@ def _labs() -> str:
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("lab", metavar="LAB", help=f"{LAB}; `labs run LAB --help` shows its options")
-    command_line.add_launch_options(parser)
+    parser.add_argument("--workers", type=command_line.count, metavar="N",
+                        help="number of workers; by default one per task in a Slurm job, else one per GPU, else one")
+    command_line.add_oversubscribe(parser)
 
 
 def _run(args: argparse.Namespace) -> None:
@@ -129,12 +132,13 @@ def _run(args: argparse.Namespace) -> None:
     from labs.run import local
 
     lab = catalogue.load_lab(args.lab)
-    config, options = command_line.parse(lab, args.lab_options, launches=True)
+    config, options = command_line.parse(lab, args.lab_options)
     if not options.resume:
         registry.check_data(lab, config)
     local.run(lab, args.lab_options, args.workers, args.oversubscribe, announce=True)
     root = ["--results", str(options.results)] if options.results else []
-    print(f"\nNext: {paths.labs_command()} {shlex.join(['report', *root])}")
+    labs = "labs" if shutil.which("labs") else str(Path(sys.executable).with_name("labs"))
+    print(f"\nNext: {shlex.join([labs, 'report', *root])}")
 
 
 def _add_launch(parser: argparse.ArgumentParser) -> None:

@@ -62,7 +62,7 @@ def read(path: Path) -> HandIn:
     """Read a hand-in from an untrusted zip or folder, in memory; LabError names why one is refused."""
     try:
         files: dict[str, bytes] = {}
-        for name, content in _read_folder(path) if path.is_dir() else _read_zip(atomic.read_bytes(path, LARGEST)):
+        for name, content in _read_folder(path) if path.is_dir() else _read_zip(_read_file(path)):
             if name in files:
                 raise LabError(f"it holds two files {name}")
             files[name] = content
@@ -72,11 +72,22 @@ def read(path: Path) -> HandIn:
         raise LabError(f"{path}: {one_line(problem)}; hand in the zip as `labs handin` wrote it") from None
 
 
+def _read_file(path: Path) -> bytes:
+    """Return a file's content; raise LabError if it is too large, or a device without an end."""
+    if not path.is_file():
+        raise LabError(f"{path}: it is not a regular file")
+    with open(path, "rb") as file:
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise LabError(f"{path}: it is larger than {LARGEST >> 20} MiB")
+    return content
+
+
 def _read_folder(folder: Path) -> Iterator[tuple[str, bytes]]:
     for parent, _, names in os.walk(folder):
         for name in {MANIFEST, ANSWERS, NOTEBOOK, RECORDS}.intersection(names):
             if not Path(parent, name).is_symlink():  # It could show another student's.
-                yield name, atomic.read_bytes(Path(parent, name), LARGEST)
+                yield name, _read_file(Path(parent, name))
 
 
 def _read_zip(content: bytes) -> Iterator[tuple[str, bytes]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import threading
 import time
@@ -48,7 +49,7 @@ class Utilization:
         row = {"seconds": time.perf_counter() - self._began, "cpu_seconds": spent.user + spent.system}
         row["memory_bytes"] = self._process.memory_info().rss
         for number, gpu in enumerate(self._gpus):
-            row |= {f"gpu{number}_{name}": value for name, value in resources.gpu_state(gpu).items()}
+            row |= {f"gpu{number}_{name}": value for name, value in _gpu_state(gpu).items()}
         self.samples.append(row)
 
     def summary(self, skip: float = 0.0) -> dict[str, Any]:
@@ -86,6 +87,18 @@ def combine(summaries: Sequence[Mapping[str, float]], nodes: int) -> dict[str, f
         "memory_bytes": sum(each["memory_bytes"] for each in summaries) / nodes,
         **{f"gpu_{what}": value for what, value in gpus.items()},
     }
+
+
+def _gpu_state(gpu) -> dict[str, float]:
+    """Return a GPU's utilization in percent and its memory in use; what is not reported, as for MIG, is left out."""
+    import pynvml
+
+    state = {}
+    with contextlib.suppress(pynvml.NVMLError):
+        state["percent"] = float(pynvml.nvmlDeviceGetUtilizationRates(gpu).gpu)
+    with contextlib.suppress(pynvml.NVMLError):
+        state["memory_bytes"] = float(pynvml.nvmlDeviceGetMemoryInfo(gpu).used)
+    return state
 
 
 def _combine(name: str, values: Sequence[float]) -> float:

@@ -104,22 +104,14 @@ def lab_names() -> list[str]:
 
 
 def load_lab(lab: str | ModuleType | Lab) -> Lab:
-    """Return the Lab of a name, a number, a unique prefix or a module.
-
-    Raises:
-        LabError: No lab matches the name, or more than one does.
-    """
+    """Return the Lab of a name, a number, a unique prefix or a module."""
     if isinstance(lab, Lab):
         return lab
     return (importlib.import_module(f"labs.{resolve(lab)}") if isinstance(lab, str) else lab).LAB
 
 
 def resolve(name: str) -> str:
-    """Return the full name of a lab from its number ("lab2", "02", "2") or a unique prefix, without importing the lab.
-
-    Raises:
-        LabError: No lab matches, or more than one does.
-    """
+    """Return the full name of a lab from its number ("lab2", "02", "2") or a unique prefix; do not import the lab."""
     number = re.fullmatch(r"(?:lab)?([0-9]+)", name)  # Exactly: "lab1" is no prefix of "lab10".
     begin = f"lab{int(number[1]):02}_" if number else name
     matches = [lab for lab in lab_names() if lab.startswith(begin)]

@@ -20,6 +20,9 @@ from labs.run.catalogue import Lab
 from labs.run.errors import LabError
 from labs.run.fields import Options
 
+LAUNCH_OPTIONS = ("--workers", "--oversubscribe")
+"""The options of `labs run` that are not the lab's."""
+
 
 class Parser(argparse.ArgumentParser):
     """An argparse parser whose errors are LabErrors, which a notebook shows too; options are never abbreviated."""
@@ -67,19 +70,11 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def parse(lab: Lab, words: Sequence[str], launches: bool = False) -> tuple[Any, Options]:
-    """Parse a lab's command line into its Config and the run's Options; a resumed run keeps those of its start.
-
-    Args:
-        words: The command line without the options of the launch.
-        launches: Whether --help shows the options of the launch as well.
-
-    Raises:
-        LabError: The command line is wrong.
-    """
+def parse(lab: Lab, words: Sequence[str]) -> tuple[Any, Options]:
+    """Parse a lab's command line into its Config and the run's Options; a resumed run keeps those of its start."""
     from labs.run import run_lock  # Here: `labs check` has to run where no package is installed.
 
-    given = given_options(lab, words, launches)
+    given = given_options(lab, words)
     run = run_lock.resumed(lab.name, _replace(Options(), given))
     if run.resume and run.name and (begun := run_lock.started_with(run.results_root / lab.name / run.name)):
         saved = begun["config"] | begun["options"]
@@ -99,14 +94,12 @@ def _replace(defaults: Any, given: dict[str, Any]) -> Any:
     return dataclasses.replace(defaults, **{name: value for name, value in given.items() if name in names})
 
 
-def given_options(lab: Lab, words: Sequence[str], launches: bool = False, known: Iterable[str] = ()) -> dict[str, Any]:
+def given_options(lab: Lab, words: Sequence[str], known: Iterable[str] = LAUNCH_OPTIONS) -> dict[str, Any]:
     """Return the options that a lab's command line has, by the name of the field; `known` as in Parser."""
     prog = f"labs run {lab.name}"
-    parser = Parser(prog, usage=f"{prog} [OPTIONS]", description=lab.description, argument_default=argparse.SUPPRESS,
-                    formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog, usage=f"{prog} [--workers N] [--oversubscribe] [OPTIONS]", description=lab.description,
+                    argument_default=argparse.SUPPRESS, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.known = known
-    if launches:
-        add_launch_options(parser.add_argument_group("launch options"))
     preset = next((name for name in lab.presets if name in words), Options.preset)  # --help shows its values.
     experiment = parser.add_argument_group("experiment options")
     experiment.add_argument("--preset", choices=tuple(lab.presets), help="Where the other defaults come from.")
@@ -115,16 +108,9 @@ def given_options(lab: Lab, words: Sequence[str], launches: bool = False, known:
     return vars(parser.parse_args(words))
 
 
-def add_launch_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-    """Add the options of `labs run` that start the workers."""
-    parser.add_argument("--workers", type=count, metavar="N",
-                        help="Number of workers; by default one per task in a Slurm job, else one per GPU, else one.")
-    add_oversubscribe(parser)
-
-
-def add_oversubscribe(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+def add_oversubscribe(parser: argparse.ArgumentParser) -> None:
     """Add the option of all commands that start workers."""
-    parser.add_argument("--oversubscribe", action="store_true", help="Allow more workers than cores.")
+    parser.add_argument("--oversubscribe", action="store_true", help="allow more workers than cores")
 
 
 def _add_fields(group: argparse._ArgumentGroup, defaults: Any) -> None:

@@ -1,7 +1,7 @@
 """The environment of a run: variables that break it or falsify its results, and settings that speed it up.
 
-`labs check` reports the variables, and a run refuses them. A setting is here only if it makes a network of `make bench`
-more than 3 % faster, or a start a second shorter; docs/speed.md has the measurements. Each is a default.
+A setting is here only if it makes a network of `make bench` more than 3 % faster, or a start a second shorter;
+docs/speed.md has the measurements. Each is a default.
 """
 
 import contextlib
@@ -16,7 +16,6 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from importlib.abc import MetaPathFinder
-from pathlib import Path
 from typing import Any
 
 from labs.run.errors import LabError, quoted
@@ -35,10 +34,9 @@ ENVIRONMENT = {
 """Read when TensorFlow and MPI load."""
 CYCLE_MS = 0.1
 """Horovod's cycle: milliseconds for which it collects tensors before it exchanges them. Its default of 1 is longer than
-a step of a small model. Over MPI waiting workers spin anyway; over Gloo it would cost 40 % of a core per worker."""
+a step of a small model."""
 FUSION_MB = 1
-"""Horovod's fusion threshold: MiB of tensors that it copies into one message. Larger tensors are sent alone, without a
-copy by cores that have a model to train. Its default is 128."""
+"""Horovod's fusion threshold: MiB of tensors that it copies into one message. It sends larger tensors uncopied."""
 HOROVOD_DEFAULTS = {"HOROVOD_CPU_OPERATIONS": "mpi", "HOROVOD_CYCLE_TIME": "1.0",
                     "HOROVOD_FUSION_THRESHOLD": str(128 * 2**20)}
 UNUSED = ("sklearn", "matplotlib", "IPython", "cv2")
@@ -50,8 +48,6 @@ STUDENT, STUDENT_ID = "LABS_STUDENT", r"[A-Za-z0-9][A-Za-z0-9_.+=-]{0,99}"
 """The variable with a student's id, which is in the student's records, file names and tables, and seeds the runs."""
 _horovod_read: dict[str, str] = {}
 """The environment that Horovod read when the kit started it in this process."""
-
-
 _TRUE = re.compile("1|true|yes|on", re.IGNORECASE).fullmatch
 HARMFUL: dict[str, tuple[Callable[[str], Any], str]] = {
     "TF_USE_LEGACY_KERAS": (_TRUE, "makes TensorFlow load Keras 2, and the labs need Keras 3"),
@@ -127,8 +123,9 @@ def horovod_environment() -> dict[str, str]:
 
 def horovod_settings() -> dict[str, float]:
     """Return the settings that Horovod has: its cycle in milliseconds and its fusion threshold in MiB."""
-    cycle, fusion = (float(horovod_environment()[name]) for name in ("HOROVOD_CYCLE_TIME", "HOROVOD_FUSION_THRESHOLD"))
-    return {"cycle_time_ms": cycle, "fusion_threshold_mb": fusion / 2**20}
+    has = horovod_environment()
+    return {"cycle_time_ms": float(has["HOROVOD_CYCLE_TIME"]),
+            "fusion_threshold_mb": float(has["HOROVOD_FUSION_THRESHOLD"]) / 2**20}
 
 
 class HorovodsKerasLayer(MetaPathFinder):
@@ -141,10 +138,7 @@ class HorovodsKerasLayer(MetaPathFinder):
 
 
 class TensorFlowImport(MetaPathFinder):
-    """Imports TensorFlow or Keras, whichever is first, quietly and without the garbage collector; then it steps aside.
-
-    TensorFlow logs before its log level applies: in a notebook these lines would be the first that a student sees.
-    """
+    """Imports TensorFlow or Keras, whichever is first, quietly: TensorFlow logs before its log level applies."""
 
     hidden: Iterable[str] = ()
     """The packages that it hides from Keras: UNUSED in a lab's worker, none in a student's script or notebook."""
@@ -193,16 +187,6 @@ def hide_warnings() -> None:
         warnings.simplefilter("ignore")
 
 
-def version(name: str) -> str | None:
-    """Return the version of an installed package, or None."""
-    from importlib import metadata  # Here: `labs check` must show its first line at once.
-
-    for each in ("tensorflow", "tensorflow-cpu") if name == "tensorflow" else (name,):
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            return metadata.version(each)
-    return None
-
-
 @functools.cache
 def commit() -> str:
     """Return the kit's commit: "release-COMMIT" in an unpacked release, "unknown" if nothing says it."""
@@ -213,25 +197,3 @@ def commit() -> str:
     with contextlib.suppress(OSError, subprocess.CalledProcessError):
         return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
     return "unknown"
-
-
-@functools.cache
-def tested() -> dict[str, str]:
-    """Return the versions of all packages with which the labs are tested."""
-    return dict(line.split("==") for line in (ROOT / "setup" / "constraints.txt").read_text().split())
-
-
-@functools.cache
-def pins() -> dict[str, str]:
-    """Return the versions that this environment should have; none beside another TensorFlow (a container, a site)."""
-    series = tested()["tensorflow"].rpartition(".")[0] + "."
-    return tested() if (version("tensorflow") or series).startswith(series) else {}
-
-
-def install(name: str) -> str:
-    """Return the command that installs a package: `make env`, or pip where another tool made the environment."""
-    if Path(sys.prefix).name == ".venv" or any(Path(sys.prefix).glob(".ready-*-*")):
-        return "make env"
-    if name in ("horovod", "horovod_keras3"):
-        return "make horovod"
-    return f"python -m pip install {name}" + (f"=={pins()[name]}" if name in pins() else "")

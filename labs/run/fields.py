@@ -3,8 +3,7 @@
     batch_size: fields.BatchSize = 32                          a shared type: range and help are below
     trials: Annotated[int, fields.Range(0, 2**20)] = 0         a field that one lab has: its docstring is the help
 
-The kit itself reads some fields, by these names: every Config has `seed`; it may have `batch_size`, `threads`, `data`
-and those of HOROVOD_FIELDS.
+Every Config has `seed`. The kit also reads `batch_size`, `threads`, `data` and those of HOROVOD_FIELDS, if they exist.
 """
 
 import dataclasses
@@ -108,7 +107,7 @@ def check(config: Any) -> None:
 
 def lab_name(config: Any) -> str:
     """Return the name of the lab to which a Config or its class belongs: the name of its module."""
-    module = (config if isinstance(config, type) else type(config)).__module__
+    module = config.__module__
     if module == "__main__":  # Started with `python -m`, or in a notebook.
         spec = sys.modules[module].__spec__
         module = spec.name if spec else "interactive"

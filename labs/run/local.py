@@ -32,7 +32,9 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     environment.refuse_harmful()
     lab = catalogue.load_lab(lab)
     arguments = command_line.to_argv(args) if dataclasses.is_dataclass(args) else list(args)
-    config, options = command_line.parse(lab, arguments, launches=True)
+    config, options = command_line.parse(lab, arguments)
+    if environment.student_id():  # Workers that have started already may have another id in their environment.
+        arguments += ["--seed", str(config.seed)]
     is_named, options = bool(options.name), run_lock.resumed(lab.name, options)
     if options.resume and options.name and workers is None:
         workers = run_lock.started_with(options.results_root / lab.name / options.name).get("workers") or None
@@ -42,7 +44,7 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     lab.refuse(config, workers)
     if options.name:
         run_lock.refuse_held(options.results_root / lab.name / options.name)
-        run_lock.refuse_taken(lab.name, options.results_root / lab.name / options.name, options, config, workers)
+        run_lock.refuse_taken(options.results_root / lab.name / options.name, options, config, workers)
     folder = run_lock.make_folder(lab.name, options, workers)
     arguments += [] if is_named else ["--name", folder.name]
     if announce:

@@ -36,31 +36,23 @@ class Cell:
 
 
 def cells(sweeps: Sequence[Sweep], base: Any) -> list[Cell]:
-    """Return the cells of some of a lab's sweeps in the order in which to run them, without duplicates.
+    """Return the cells of some of a lab's sweeps, without duplicates; `base` has the values that no sweep varies.
 
-    The order is random, so that a machine that gets warm or busy favours no setting, but it is the same every time. All
-    cells run once before any is repeated, so an interrupted sweep has fewer repeats but no missing cell.
-
-    Args:
-        base: The Config with the values that no sweep varies.
+    Their order is random, so that a machine that gets warm or busy favours no setting, but the same every time. All run
+    once before any is repeated, so an interrupted sweep has fewer repeats but no missing cell.
     """
     repeats: dict[Cell, int] = {}
     for sweep in sweeps:
         for (repeat, seed), workers, link, values in itertools.product(
                 enumerate(sweep.seeds), sweep.workers, sweep.links, itertools.product(*sweep.grid.values())):
-            config = dataclasses.replace(base, seed=seed, **dict(zip(sweep.grid, values, strict=True)))
-            repeats.setdefault(_cell(sweep, config, workers, link), repeat)
+            config, skipped = dataclasses.replace(base, seed=seed, **dict(zip(sweep.grid, values, strict=True))), ""
+            try:
+                config = sweep.adapt(config, workers)
+                fields.check(config)
+            except LabError as reason:
+                skipped = str(reason)
+            cell = Cell(fields.lab_name(config), config, workers, sweep.nodes(workers), link, skipped)
+            repeats.setdefault(cell, repeat)
     shuffled = sorted(repeats, key=lambda cell: cell.name)
     random.Random(0).shuffle(shuffled)
     return sorted(shuffled, key=lambda cell: repeats[cell])
-
-
-def _cell(sweep: Sweep, config: Any, workers: int, link: str) -> Cell:
-    """Return a cell, with the reason in `skipped` if it cannot run."""
-    skipped = ""
-    try:
-        config = sweep.adapt(config, workers)
-        fields.check(config)
-    except LabError as reason:
-        skipped = str(reason)
-    return Cell(fields.lab_name(config), config, workers, sweep.nodes(workers), link, skipped)

@@ -59,26 +59,24 @@ def test_an_empty_entry_of_pythonpath_is_no_working_folder(monkeypatch):
 
 
 IMPORT = """
-import json, sys
+import sys
 import labs
 labs.run.environment.TensorFlowImport.hidden = hidden = sys.argv[2:]
 exec(sys.argv[1])
-loaded = [name for name in hidden if name in sys.modules]
+assert not [name for name in hidden if name in sys.modules]
 import keras, matplotlib, sklearn, tensorflow
 assert keras is sys.modules["keras"]
 assert hidden or keras.wrappers.SKLearnClassifier(keras.Sequential()), "a student's script has all of Keras"
-print(json.dumps(loaded))
 """
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("imports", "hidden"), [
-    ("import tensorflow", environment.UNUSED), ("import keras", environment.UNUSED), ("from keras import layers", ()),
-])
+    ("import tensorflow", environment.UNUSED), ("from keras import layers", ())])
 def test_a_worker_imports_tensorflow_quietly_and_only_what_it_needs(imports, hidden):
     done = subprocess.run([sys.executable, "-c", IMPORT, imports, *hidden], cwd=paths.ROOT, capture_output=True,
-                          text=True, check=False)
-    assert (done.stderr, done.stdout) == ("", "[]\n")
+                          text=True, check=True)
+    assert done.stdout + done.stderr == ""
 
 
 def seed(*words: str) -> int:
@@ -96,7 +94,7 @@ def test_the_default_seed_is_the_students_own_and_one_that_is_given_stays(monkey
         assert command_line.parse(LAB, command_line.to_argv(config))[0] == config, "of a notebook or a sweep"
     monkeypatch.setenv("LABS_STUDENT", "s1235")
     assert len({seed(), mine, 1}) == 3
-    for name in ("Jan M\u00fcller", "../x", "=1+1", "-x", "a\nb", "x" * 101):
+    for name in ("Jan M\u00fcller", "../x", "=1+1", "-x", "a\nb"):
         monkeypatch.setenv("LABS_STUDENT", name)
         with pytest.raises(LabError, match=r"LABS_STUDENT=.* is not an id"):
             seed()

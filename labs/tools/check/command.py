@@ -1,6 +1,7 @@
 """Check whether this machine can run the labs; names a cure for each problem."""
 
 import argparse
+import contextlib
 import functools
 import json
 import os
@@ -10,12 +11,12 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from labs.run import environment, paths, resources
 from labs.run import slurm as slurm_commands
-from labs.run.environment import install, pins, version
 from labs.run.errors import PROOF_PREFIX, LabError
 from labs.run.paths import ROOT, format_path
 
@@ -32,6 +33,33 @@ from horovod.runner.common.util import secret
 print(json.dumps({"horovod": horovod.__version__, "mpi": hvd.mpi_built(), "gloo": hvd.gloo_built(),
                   "nccl": bool(hvd.nccl_built()), "safe": hasattr(secret, "launch_key")}))
 """
+
+
+def version(name: str) -> str | None:
+    """Return the version of an installed package, or None."""
+    for each in ("tensorflow", "tensorflow-cpu") if name == "tensorflow" else (name,):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            return metadata.version(each)
+    return None
+
+
+@functools.cache
+def tested() -> dict[str, str]:
+    """Return the versions of all packages with which the labs are tested."""
+    return dict(line.split("==") for line in (ROOT / "setup" / "constraints.txt").read_text().split())
+
+
+def pins() -> dict[str, str]:
+    """Return the versions that this environment should have; none beside another TensorFlow (a container, a site)."""
+    series = tested()["tensorflow"].rpartition(".")[0] + "."
+    return tested() if (version("tensorflow") or series).startswith(series) else {}
+
+
+def install(name: str) -> str:
+    """Return the command that installs a package: `make env`, or pip where another tool made the environment."""
+    if Path(sys.prefix).name == ".venv" or any(Path(sys.prefix).glob(".ready-*-*")):
+        return "make env"
+    return "make horovod" if name.startswith("horovod") else f"pip install -c setup/constraints.txt {name}"
 
 
 class Finding(NamedTuple):
@@ -96,17 +124,17 @@ def packages() -> Finding:
 
 def tensorflow() -> Finding:
     """Compare TensorFlow's version with the one that the labs are tested with, and import it in a separate process."""
-    (facts, cause), tested = _import(), environment.tested()["tensorflow"]
+    (facts, cause), pin = _import(), tested()["tensorflow"]
     if "tensorflow" not in facts:
         return _explain(cause, "tensorflow")
-    if version("tensorflow") != tested:
-        return warn(f"{facts['tensorflow']}; the labs are tested with {tested}", "docs/setup.md")
+    if version("tensorflow") != pin:
+        return warn(f"{facts['tensorflow']}; the labs are tested with {pin}", "docs/setup.md")
     return ok(f"{facts['tensorflow']} with Keras {facts['keras']}")
 
 
 def horovod() -> Finding:
     """Import Horovod, which refuses a TensorFlow for which it was not built, and look at how it was built."""
-    if version("horovod") != (pin := environment.tested()["horovod"]):
+    if version("horovod") != (pin := tested()["horovod"]):
         return fail(f"the labs need Horovod {pin}, and {version('horovod') or 'none'} is installed", install("horovod"))
     facts, cause = _import()
     if "horovod" not in facts:
