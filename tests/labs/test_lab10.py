@@ -46,8 +46,8 @@ def test_the_trained_network_can_be_used_with_and_without_the_kit(tmp_path):
     right = sum(row["images"] for row in counts if row["class"] == row["predicted"])
     assert right / 9 == pytest.approx(record["metrics"]["test_accuracy"])
     (folder,) = (tmp_path / "results" / "lab10_caltech").iterdir()
-    (lines,) = re.findall(r"```python\n(model = keras.*?)```", (ROOT / "docs/use.md").read_text(), re.DOTALL)
-    loaded, image, classified = lines.replace('"photo.jpg"', "path").splitlines()
+    (lines,) = re.findall(r"```python\n(import json, keras\n.*?)```", (ROOT / "docs/use.md").read_text(), re.DOTALL)
+    loaded, image, classified = lines.replace('"photo.jpg"', "path").splitlines()[2:]
     without = (f"import json, keras\nkeras.config.disable_interactive_logging()\nrun = '{folder}'\n{loaded}\n"
                f"for path in ('data/green/03.png', 'data/red/07.png'):\n    {image}\n    {classified}")
     plain = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True, check=True, cwd=tmp_path)
