@@ -50,8 +50,7 @@ SWEEPS = {
     "laptop": (Sweep("table", M3, {"epochs": (21, 40)}, (1, 2, 4)), ORDERS),
 }
 RANKS = 4
-"""Workers whose shards `deal` makes. On fewer real workers, each trains on the shards of several: the mean gradient of
-equal shards is the gradient of their images together."""
+"""Workers whose shards `deal` makes. On fewer real workers, each trains on the shards of several."""
 
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen

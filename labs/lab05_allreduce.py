@@ -57,11 +57,9 @@ MESSAGES = "C6, C7: messages of an epoch by kind, and what differs if only gradi
 LINKS = "C3.2, T4, T5: an all-reduce over links of several bandwidths: time, share of the link, bytes of each node"
 BANDWIDTH = "C3.2: the step that link and computation predict, and the step that is measured; one worker per node"
 LARGEST_OVER_LINKS = 4 * 2**20  # Bytes: larger messages would take minutes over the slowest link.
-UNITS, BATCH_SIZES = (32, 128, 640), (32, 128)
-"""The networks of the study "bandwidth" (outputs of the MNIST CNN's dense layer: 1.3, 4.8 and 23.7 MB of gradients),
-and its batches."""
-FITTED = (2**18, 2**20, 2**22, 2**23, 3 * 2**23)
-"""Bytes of the all-reduces to which it fits each link's constants: up to more than the largest network's gradients."""
+# Of the study "bandwidth": the networks (units of the MNIST CNN: 1.3, 4.8 and 23.7 MB of gradients), the batches, and
+# the bytes of the all-reduces to which it fits each link's constants.
+UNITS, BATCH_SIZES, FITTED = (32, 128, 640), (32, 128), (2**18, 2**20, 2**22, 2**23, 3 * 2**23)
 STEPS = {"study": ("bandwidth",), "bandwidths": ("100mbit,500mbit,1gbit,2gbit",), "cycle_time_ms": (0.1,),
          "seconds": (2.0,)}
 SWEEPS = {

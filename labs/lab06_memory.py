@@ -54,10 +54,8 @@ GRID = "T1, T2: PSNR, time and peak memory over depth x width, on one worker and
 HELP = "T1: what reduces memory, and what it costs"
 LIMIT = "T1: the batch of all workers at which training no longer fits"
 MICRO_BATCHES = 4
-SMALL = {"image_size": (32,), "images": (128,), "epochs": (4,)}
-"""Settings with which a small network learns something in a few seconds."""
-ONE_NETWORK = {"images": (256,), "epochs": (8,), "threads": (0,)}
-"""Settings for 32 steps in which activations take much of the memory."""
+SMALL = {"image_size": (32,), "images": (128,), "epochs": (4,)}  # A small network learns something in seconds.
+ONE_NETWORK = {"images": (256,), "epochs": (8,), "threads": (0,)}  # Activations take much of the memory.
 SWEEPS = {
     "demo": (
         Sweep("grid", GRID, SMALL | {"batch_size": (16,), "base_lr": (0.006,),

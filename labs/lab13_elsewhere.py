@@ -60,8 +60,7 @@ SWEEPS = {
 METHODS = ("plain", "fp16", "accumulation", "local SGD", "batch norm", "SyncBN")
 """Ways to exchange. "batch norm" is "plain" with another network, for comparison with "SyncBN"."""
 STEPS = 10
-BLOCKS = 3
-"""Blocks of `every` steps that are timed as one."""
+BLOCKS = 3  # Blocks of `every` steps that are timed as one.
 
 
 def network(norm: str = ""):

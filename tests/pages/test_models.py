@@ -1,13 +1,11 @@
 """The pages' models and algorithms, against simulations, hand computations and limits."""
 
 import math
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from labs.pages import at_scale, lab05, lab10, lab12, laws
+from labs.pages import at_scale, lab05, lab10, laws
 from labs.run.errors import LabError
 
 STEPS = 0.02 + np.random.default_rng(0).gamma(2, 0.001, 400)
@@ -72,18 +70,3 @@ def test_a_step_is_the_slowest_worker_and_then_the_all_reduce(n):
         ends.append(times.max())
     step = at_scale.predict(n, STEPS, nbytes, algorithm="ring", overlap=0, latency=latency, bandwidth=bandwidth)
     assert step.step_seconds == pytest.approx(np.mean(ends), abs=4 * np.std(ends) / math.sqrt(len(ends)))
-
-
-def in_place(path, text):
-    Path(path).write_text(text)
-
-
-def beside(path, text):
-    in_place(path + ".part", text)
-    os.replace(path + ".part", path)
-
-
-def test_a_kill_at_a_byte_leaves_what_was_written_before_it():
-    left = [lab12.load_after_kills(save, lambda path: Path(path).read_text(), ("old", "new text"), [0, 3, 100])
-            for save in (in_place, beside)]
-    assert left == [["", "new", "new text"], ["old", "old", "new text"]]
