@@ -74,7 +74,7 @@ def allreduces(job: Job, sizes: Sequence[int], seconds: float) -> list[Row]:
 
     `sent_bytes` are those of one all-reduce of Horovod, the mean of CALLS calls and of the nodes.
     """
-    rows = collectives.measure(job.layout.backend, sizes, seconds, ("allreduce",))
+    rows = collectives.measure(job.layout.backend, sizes, seconds)
     sent = {}
     for nbytes in sorted({row["bytes"] for row in rows}):
         reduce, tensor = collectives.reduction(nbytes)
