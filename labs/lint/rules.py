@@ -135,8 +135,8 @@ def other_workers_than_asked(rows: list[Row]) -> Found:
     """Find runs of other workers than the run's name says."""
     for row in rows:
         if row.get("asked") and row["asked"] != row["size"]:
-            yield (f"{row['asked']} workers asked for, {text(row.size)} ran; each process may have trained alone: start "
-                   "them with one `labs run`"), row
+            yield (f"{row['asked']} workers asked for, {text(row.size)} ran; each process may have trained alone: "
+                   "start them with one `labs run`"), row
 
 
 def changed_learning_rate(rows: list[Row]) -> Found:
