@@ -21,14 +21,14 @@ class Config:
     """What a student may change in lab 5."""
 
     study: Literal["speed", "traffic", "transport", "messages", "links", "bandwidth"] = "speed"
-    """"speed" times collectives; "traffic" counts the bytes of training steps, "transport" is "speed" and "traffic";
+    """"speed" times all-reduces; "traffic" counts the bytes of training steps, "transport" is "speed" and "traffic";
     "messages" lists the messages of an epoch. On `labs cluster`, over links of several bandwidths: "links" times
     all-reduces, "bandwidth" also times training steps of three networks and two batch sizes, which page 5 predicts."""
     backend: fields.Backend = "auto"
     largest_mb: Annotated[float, fields.Range(1e-6, 2**20)] = 16
     """Largest message, in MiB; the smallest has 4 bytes. Study "links" stops at 4, "bandwidth" has its own sizes."""
     seconds: Annotated[float, fields.Range(0.001, 2**20)] = 5
-    """Approximate seconds for which the collectives are timed; study "bandwidth": for which a step is timed."""
+    """Approximate seconds for which the all-reduces are timed; study "bandwidth": for which a step is timed."""
     bandwidths: str = "50mbit,100mbit,200mbit,500mbit,1gbit,2gbit,5gbit,10gbit"
     """Studies "links" and "bandwidth": the bandwidths to which the links are set, separated by commas."""
     cycle_time_ms: fields.CycleTime = 1
@@ -51,7 +51,7 @@ PRESETS = {
     "cluster": Config(study="links"),
 }
 
-SPEED = "C3.2, T4: time and bandwidth of collectives over message size, for each backend and raw MPI"
+SPEED = "C3.2, T4: time and bandwidth of an all-reduce over message size, for each backend and raw MPI"
 TRAFFIC = "T5: bytes on the wire per step against batch size, for each backend"
 MESSAGES = "C6, C7: messages of an epoch by kind, and what differs if only gradients are exchanged"
 LINKS = "C3.2, T4, T5: an all-reduce over links of several bandwidths: time, share of the link, bytes of each node"
@@ -81,7 +81,7 @@ SWEEPS = {
 
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
-    """Time the collectives, or count the bytes or messages of a training, and return the run's record."""
+    """Time all-reduces, or count the bytes or messages of a training, and return the run's record."""
     if config.study == "messages":
         options = dataclasses.replace(options, timeline=True)  # This costs a core, but nothing is timed in this study.
     studies = {"messages": _messages, "links": _links, "bandwidth": _bandwidth}
@@ -102,7 +102,7 @@ def built() -> dict[str, str]:
 
 
 def _measured(job):
-    """Time collectives, count the bytes of training steps, or both, and return the run's record."""
+    """Time all-reduces, count the bytes of training steps, or both, and return the run's record."""
     tables: dict[str, list] = {"built": [built()]}
     metrics: dict[str, float] = {}
     if job.config.study in ("speed", "transport"):
@@ -113,7 +113,7 @@ def _measured(job):
 
 
 def _speed(job, tables, metrics) -> None:
-    """Time the collectives, and the fusion of 200 small tensors."""
+    """Time all-reduces, and the fusion of 200 small tensors."""
     import tensorflow as tf
 
     config = job.config
@@ -129,8 +129,7 @@ def _speed(job, tables, metrics) -> None:
 
 def _allreduces(rows, job):
     """Return the rows of Horovod's all-reduces, smallest message first."""
-    mine = [row for row in rows if (row["collective"], row["library"]) == (
-        "allreduce", f"Horovod over {job.layout.backend}")]
+    mine = [row for row in rows if row["library"] == f"Horovod over {job.layout.backend}"]
     return sorted(mine, key=lambda row: row["bytes"])
 
 

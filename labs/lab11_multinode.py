@@ -201,7 +201,7 @@ def _allreduce(job, nbytes: int) -> dict[str, Any]:
     """Return the time of an all-reduce of all gradients of a step, without computation to overlap with."""
     if job.size == 1:
         return {"gradient_bytes": nbytes}
-    rows = measure.collectives.measure(job.layout.backend, [nbytes], 0.5, ("allreduce",))
+    rows = measure.collectives.measure(job.layout.backend, [nbytes], 0.5)
     seconds = next(row["seconds"] for row in rows if row["library"].startswith("Horovod"))
     return {"gradient_bytes": nbytes, "allreduce_seconds": seconds}
 

@@ -39,10 +39,7 @@ def bandwidths(text: str) -> list[str]:
 
 @contextlib.contextmanager
 def links_of(job: Job) -> Iterator[Callable[[str], None]]:
-    """Yield a function that sets the bandwidth of all links of `labs cluster`; restore the links after the block.
-
-    All workers call the function, and rank 0 acts.
-    """
+    """Yield a function, for all workers to call, that sets all links of `labs cluster`; restore them at the end."""
     if not cluster_state.inside():
         raise LabError("this study needs `labs cluster`: run `labs cluster up --nodes 2`, then use `labs cluster run` "
                        "instead of `labs run`")
@@ -70,11 +67,8 @@ def busy_core() -> Iterator[None]:
 
 
 def allreduces(job: Job, sizes: Sequence[int], seconds: float) -> list[Row]:
-    """Return a row per message size and library: the time of an all-reduce, and the bytes that each node has sent.
-
-    `sent_bytes` are those of one all-reduce of Horovod, the mean of CALLS calls and of the nodes.
-    """
-    rows = collectives.measure(job.layout.backend, sizes, seconds, ("allreduce",))
+    """Return a row per message size and library: the time of an all-reduce, and the mean bytes that a node has sent."""
+    rows = collectives.measure(job.layout.backend, sizes, seconds)
     sent = {}
     for nbytes in sorted({row["bytes"] for row in rows}):
         reduce, tensor = collectives.reduction(nbytes)
@@ -103,10 +97,7 @@ def cells(job: Job, model: tf.keras.Model, train: Subset, batch_size: int, bandw
 
 
 def _alone(local: tf.keras.Model, batches: Iterator, seconds: float) -> Row:
-    """Return the seconds of a step that exchanges nothing, and those until its largest gradient and all are computed.
-
-    All workers compute at once, as they do in training: nodes of one machine share its cores.
-    """
+    """Return the seconds of a step that exchanges nothing, and until its largest gradient and all are computed."""
     ((step, _, _),) = _timed([local], batches, seconds)
     # TensorFlow orders the operations that could run next. About one graph in 20 reads the clock of the largest
     # gradient only after the whole backward pass: that belongs to the clock, not to the network.
@@ -144,10 +135,7 @@ def _moments(model: tf.keras.Model) -> Callable:
 
 
 def timed(steps: Sequence[Callable[[], Any]], seconds: float) -> list[tuple[float, float, float]]:
-    """Return the median seconds of each step on the slowest worker, with its 95 % interval.
-
-    All workers call it together. The steps take turns, about `seconds` for each; each ends when its work is done.
-    """
+    """Return the median seconds of each step on the slowest worker, with its 95 % interval; the steps take turns."""
     times = collectives.time_in_turns(dict(enumerate(steps)), seconds * len(steps), STEPS, warmup=2)
     return [(float(np.median(each)), *collectives.median_interval(each)) for each in times.values()]
 

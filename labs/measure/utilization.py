@@ -15,17 +15,11 @@ from labs.run import resources
 
 
 class Utilization:
-    """Samples this process's cores and this process's GPUs while the `with` block runs.
-
-        with Utilization() as busy:
-            train()
-        busy.summary()["cpu_percent"]
-    """
+    """Samples this process's cores and this process's GPUs while the `with` block runs."""
 
     def __init__(self, interval: float = 0.2):
         self.interval = interval
         self.samples: list[dict[str, float]] = []
-        """One row per sample: seconds since the start, cpu_seconds, memory_bytes, gpu0_percent and so on."""
         self._ended = threading.Event()
 
     def __enter__(self) -> Utilization:
@@ -53,14 +47,11 @@ class Utilization:
         self.samples.append(row)
 
     def summary(self, skip: float = 0.0) -> dict[str, Any]:
-        """Return the mean percentages and the largest memories, in bytes.
+        """Return the mean percentages and the largest memories, in bytes, without the first `skip` seconds.
 
-        `cpu_percent` is the busy share of the CPU time that this process may use: at 100 all are busy.
-        `gpu0_percent` is the driver's figure: the share of the time in which at least one kernel ran, however small.
-        `gpu0_memory_bytes` is the driver's too: what all programs have taken of the GPU.
-
-        Args:
-            skip: Seconds at the start to leave out, such as the first epoch's.
+        `cpu_percent` is the busy share of the CPU time that this process may use: at 100 all are busy. The driver's
+        `gpu0_percent` is the share of the time in which at least one kernel ran, however small, and its
+        `gpu0_memory_bytes` what all programs have taken of the GPU.
         """
         rows = [row for row in self.samples if row["seconds"] >= skip]
         rows = rows if len(rows) > 1 else self.samples

@@ -29,7 +29,7 @@ LabName = Annotated[str, msgspec.Meta(pattern=r"^\w[\w.-]*\Z", max_length=255)]
 
 
 class Layout(msgspec.Struct):
-    """How many workers ran."""
+    """The workers that ran."""
 
     size: Annotated[int, msgspec.Meta(ge=1)]
     nodes: int
@@ -114,11 +114,10 @@ def load(lab: str = "*", root: Path | None = None) -> pd.DataFrame:
 
 
 def table(records: Iterable[Record]) -> pd.DataFrame:
-    """Return records as a table, one row each.
+    """Return records as a table, one row each; the column `disturbed` says why a run's times cannot be trusted.
 
     Where Config and layout share a name, such as `threads`, the column holds the layout's value, and `asked_threads`
-    the Config's. `attrs["config"]` names the columns that come from Configs: see `scaling.configuration`. The column
-    `disturbed` is `noise.disturbance`, which says why a run's times cannot be trusted.
+    the Config's. `attrs["config"]` names the columns that come from Configs: see `scaling.configuration`.
     """
     import pandas as pd
 
@@ -178,10 +177,3 @@ def rows_of(records: Iterable[Record], name: str) -> pd.DataFrame:
         about = {"lab": record["lab"], "run": record["run"], "size": record["layout"]["size"]}
         rows += [about | record["config"] | row | about for row in record.get("tables", {}).get(name, [])]
     return pd.DataFrame(rows)
-
-
-def curves(record: Record) -> pd.DataFrame:
-    """Return the history of a run, one row per epoch."""
-    import pandas as pd
-
-    return pd.DataFrame(record["history"]).set_index("epoch")
