@@ -61,7 +61,7 @@ def test_a_lab_trains_on_a_folder(name, make, tmp_path):
 @pytest.mark.parametrize(("name", "make", "cause"), [
     ("lab09_fruits", lambda root: None, "there is no such folder; use embedded, real or a folder"),
     ("lab09_fruits", lambda root: classes(root, ("cat",)), "has images of one class only (cat)"),
-    ("lab10_caltech", lambda root: classes(root / "inner" / "set"), "inner/set?"),
+    ("lab10_caltech", lambda root: classes(root / "inner" / "set"), "name the folder of the class folders"),
     ("lab09_fruits", no_images, "cannot be decoded"),
     ("lab02_horovod", classes, "is not mnist: no mnist.npz"),
     ("lab02_horovod", lambda root: mnist(root, 32), "uint8 [n, 28, 28]"),
