@@ -30,11 +30,7 @@ cv2.setNumThreads(1)  # The callers run one thread per core already.
 
 
 def read_image(path: str | os.PathLike, size: int) -> np.ndarray:
-    """Return an image of any format as uint8 [size, size, 3], without keeping its aspect ratio.
-
-    Raises:
-        LabError: The image cannot be decoded.
-    """
+    """Return an image of any format as uint8 [size, size, 3], without keeping its aspect ratio."""
     try:
         return decode_bytes(Path(path).read_bytes(), size)
     except Exception as error:

@@ -32,12 +32,10 @@ class ImageCache:
     """The images of a tree as uint8 [n, size, size, 3], indexed by arrays of positions, as numpy arrays are.
 
     The first process decodes every image, because a truncated file has an intact header, into a folder under TMPDIR.
-    The other workers of the machine and later runs map its file, which the kernel keeps in memory while there is space.
-    The folder's name is a hash of every path, size, time and inode and of this boot of the machine, so a stale one is
-    never read, and it can be deleted at any time.
+    The other workers of the machine and later runs map its file. The folder's name is a hash of every path, size, time
+    and inode and of this boot of the machine, so a stale one is never read, and it can be deleted at any time.
 
     Args:
-        index: The images.
         size: Width and height of the decoded images in pixels.
         cached: If False, every image is decoded each time.
 

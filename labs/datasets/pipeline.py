@@ -55,17 +55,8 @@ def train_batches(images: np.ndarray | ImageCache, labels: np.ndarray, shard: Sh
                   augment: Augment | None = None, *, epoch: int, seed: int, first_step: int = 0) -> tf.data.Dataset:
     """Return one worker's batches of one epoch: (x, y, weight), all of the same shape.
 
-    x stays uint8, a quarter of the bytes to transfer to a GPU: models begin with `Rescaling`. Epoch and seed, the same
-    on all workers, determine each image's augmentation.
-
-    Args:
-        images: uint8 [n, height, width, channels].
-        labels: [n].
-        shard: Positions in `images` and `labels`, and weights.
-        augment: How to vary the images; by default they are not varied.
-        epoch: From 0.
-        seed: Of the augmentation.
-        first_step: Step to start from, to continue in the middle of an epoch.
+    x stays uint8, a quarter of the bytes to transfer to a GPU: models begin with `Rescaling`. Epoch (from 0) and seed,
+    the same on all workers, determine each image's augmentation. `first_step` continues in the middle of an epoch.
     """
     read = _make_reader(images, labels)
     columns = [shard.rows, shard.weights]

@@ -103,11 +103,7 @@ def _generate(name: str, fresh: Path) -> None:
 
 
 def check_layout(name: str, home: Path) -> Path:
-    """Return the archive's top folder in `home`, or `home`, after a check that the required files are there.
-
-    Raises:
-        LabError: A required file is missing.
-    """
+    """Return the archive's top folder in `home`, or `home`, after a check that the required files are there."""
     top = _top_folder(name, home)
     missing = [pattern for pattern in DATASETS[name].required if not any(top.glob(pattern))]
     if missing:
@@ -121,11 +117,7 @@ def _top_folder(name: str, home: Path) -> Path:
 
 
 def fetch_dataset(name: str) -> Path:
-    """Download, check and unpack a data set unless it is here, and return its folder.
-
-    Raises:
-        LabError: No network, a full disk, or another file than expected.
-    """
+    """Download, check and unpack a data set unless it is here, and return its folder."""
     home = paths.data_dir() / name
     return check_layout(name, make_folder_once(home, f"downloading {name}", lambda fresh: _install(name, fresh)))
 

@@ -79,11 +79,9 @@ def from_folder(root: Path, image_size: int, test_split: float, validation_split
     """Read a tree with one folder per class and split it per class: first the test, then the validation images.
 
     Args:
-        root: The folder of the class folders.
         image_size: Width and height in pixels to which images are resized.
         test_split: Share of all images.
         validation_split: Share of the images that are not test images.
-        seed: Seed of the split.
 
     Raises:
         LabError: There are fewer than two classes, too many undecodable images, or the shares do not fit the classes.
@@ -93,11 +91,7 @@ def from_folder(root: Path, image_size: int, test_split: float, validation_split
 
 
 def from_tree(root: Path, image_size: int, test_split: float, validation_split: float, seed: int) -> Splits:
-    """Read and split a tree like `from_folder`, but keep its own test set if it has one (Training/CLASS, Test/CLASS).
-
-    Raises:
-        LabError: The tree cannot be split (see `from_folder`), or the test set has a class that the training set lacks.
-    """
+    """Read and split a tree like `from_folder`, but keep a test set of its own (Training/CLASS, Test/CLASS)."""
     if not index.train_and_test_folders(root):
         return from_folder(root, image_size, test_split, validation_split, seed)
     images = ImageCache(index.index_train_and_test(root), image_size)
@@ -145,11 +139,7 @@ def _count(split: Split) -> str:
 
 
 def from_arrays(arrays: Arrays, validation_split: float, seed: int) -> Splits:
-    """Split a data set that has its own test set: hold out a share of its training images, per class.
-
-    Raises:
-        LabError: The share does not fit the classes.
-    """
+    """Split a data set that has its own test set: hold out a share of its training images, per class."""
     names = [str(number) for number in range(len(arrays.train_labels))]
     split = _split_numbered(names, arrays.train_labels, 0.0, validation_split, seed)
     train, validation = (Subset(arrays.train_images, arrays.train_labels, positions, arrays.digest)
@@ -165,9 +155,6 @@ def from_faces(root: Path, image_size: int, test_split: float, validation_split:
 
     Args:
         cached: Decode each image once; if False, each time that it is read, as a plain input pipeline does.
-
-    Raises:
-        LabError: wiki.mat cannot be read, no face is usable, or too many images cannot be decoded.
     """
     paths, ages, left_out = read_wiki(Path(root))
     rows = sum(left_out.values()) + len(paths)
@@ -194,16 +181,7 @@ def from_noise(count: int, image_size: int, seed: int) -> Splits:
 def split_images(images: Index, test_split: float, validation_split: float, seed: int) -> Split:
     """Hold out test images, then validation images from the rest, per class and the same in every job.
 
-    An image whose point is below `test_split` is a test image, and so on.
-
-    Args:
-        images: Names and classes of the images, which need not be files. File extensions do not count.
-        test_split: Share of all images.
-        validation_split: Share of the images that are not test images.
-        seed: Another seed, another split.
-
-    Raises:
-        LabError: A share leaves a class without training images, or holds out no image at all.
+    An image whose point is below `test_split` is a test image, and so on. File extensions do not count.
     """
     offset_of = functools.cache(functools.partial(_offset, seed))  # Numbered files of one group share theirs.
     points = np.fromiter((_point(name, images.class_names[label], offset_of)

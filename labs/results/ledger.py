@@ -109,17 +109,16 @@ def _epoch_timer(model: tf.keras.Model, batches: Callable[[int, int], tf.data.Da
     from labs.training import hvd_ops
     from labs.training.loop import Steps
 
-    numbers, monitor = itertools.count(epoch), heartbeat.current()
+    numbers = itertools.count(epoch)
 
     def one_step_epoch(_: int) -> float:
         number = next(numbers)
-        callback = Steps(monitor, number + 1, steps, 1, False, first=steps - 1, begin=lambda: None,
-                         after_step=lambda step: False)
+        callback = Steps(number + 1, steps, steps - 1)
         hvd_ops.barrier()
         began = time.perf_counter()
         model.fit(batches(number, steps - 1), steps_per_epoch=1, callbacks=[callback], shuffle=False, verbose=0)
         seconds = time.perf_counter() - began
-        monitor.pause()  # The other kinds of step have no heartbeat.
+        heartbeat.current().pause()  # The other kinds of step have no heartbeat.
         return seconds
 
     return one_step_epoch

@@ -16,9 +16,7 @@ from labs.training import hvd_ops, keras_internals, layout
 def identity(workers: int, **subsets: Subset | None) -> dict[str, Any]:
     """Return what determines a run's result besides its Config: its data, and the settings and versions of its workers.
 
-    Args:
-        workers: The number of workers; 0 if it may change.
-        subsets: The data, by name, as in `train=...`.
+    The number of workers is 0 if it may change.
     """
     data = {name: digests(subset) for name, subset in subsets.items() if subset is not None}
     versions = {name: value for name, value in layout.versions().items() if name not in ("python", "labs")}

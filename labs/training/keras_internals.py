@@ -44,12 +44,10 @@ class TrainFunction:
 
 def compile_for_steps(model: tf.keras.Model, optimizer: tf.keras.optimizers.Optimizer, loss: Callable,
                       metrics: Sequence[str | Callable]) -> None:
-    """Compile a built model so that its training step is traced once, and the steps per call can change.
-
-    Keras would create loss and metrics from the first batch, and run the model once more to do so.
-    """
+    """Compile a built model so that its training step is traced once, and the steps per call can change."""
     # "auto" would compile with XLA where there is a GPU, but XLA does not know Horovod's operations.
     model.compile(optimizer, loss, weighted_metrics=list(metrics), jit_compile=False)
+    # Keras would create loss and metrics from the first batch, and run the model once more to do so.
     labels, outputs = tf.zeros([1]), tf.zeros([1, *model.output_shape[1:]])
     model._compile_loss.build(labels, outputs)
     model._compile_metrics.build(labels, outputs)
@@ -92,7 +90,7 @@ def state(model: tf.keras.Model) -> list[tf.Variable]:
 
 
 def as_array(variable: tf.Variable) -> np.ndarray:
-    """Return a variable's value, only to be read: in this machine's memory it is not copied, which would cost more."""
+    """Return a variable's value, only to be read: in this machine's memory it is not copied."""
     return np.asarray(variable.value())
 
 

@@ -86,13 +86,10 @@ def fit(
 
 def compile_for(model: tf.keras.Model, optimizer: tf.keras.optimizers.Optimizer, loss: str,
                 metrics: Sequence[str | Callable]) -> None:
-    """Compile a model as `fit` trains it: with sample weights, several steps per call, and a built optimizer.
+    """Compile a built model as `fit` trains it: with sample weights, several steps per call, and a built optimizer.
 
-    Args:
-        model: Built.
-        optimizer: Wrapped by `hvd_ops.distributed_optimizer`, unless this worker trains by itself.
-        loss: Name of a Keras loss; the first step in which it is NaN or infinite ends the training.
-        metrics: Names of Keras metrics, or functions of labels and outputs.
+    The optimizer is wrapped by `hvd_ops.distributed_optimizer`, unless this worker trains by itself. The first step in
+    which the loss is NaN or infinite ends the training.
     """
     loss_of_keras = tf.keras.losses.get(loss)
 
@@ -112,7 +109,7 @@ def local_copy(model: tf.keras.Model, loss: str, metrics: Sequence[str] = ()) ->
 
 
 class Steps(tf.keras.callbacks.Callback):
-    """Follows the steps of one epoch.
+    """Follows the steps of one epoch: heartbeat, progress bar, checkpoints.
 
     Keras returns to Python after each call of its train function. For small models that return costs more than a step.
     So the first few steps are timed one by one, and then their number is set so that Keras returns about every
@@ -120,19 +117,16 @@ class Steps(tf.keras.callbacks.Callback):
 
     Args:
         epoch: Number of the epoch, from 1.
-        micro_batches: Passes of the model that make one step; Keras calls each of them a step.
-        bar: Whether to show a progress bar, if there is a terminal.
         first: Steps of the epoch that were taken before, by the run that this one resumes.
-        begin: Called once before the first step, when Keras has reset all metrics.
-        after_step: Called with the steps taken, on all workers after the same ones, but not after the last; it may
-            communicate, and True ends the epoch there.
+        micro_batches: Passes of the model that make one step; Keras calls each of them a step.
+        saver: Saves the run between two steps, and may end the epoch there.
+        bar: Whether to show a progress bar, if there is a terminal.
     """
 
-    def __init__(self, monitor: heartbeat.Monitor, epoch: int, steps: int, micro_batches: int, bar: bool, *, first: int,
-                 begin: Callable[[], None], after_step: Callable[[int], bool]):
+    def __init__(self, epoch: int, steps: int, first: int, micro_batches: int = 1,
+                 saver: checkpoint.Saver | None = None, bar: bool = False):
         super().__init__()
-        self.monitor, self.epoch, self.steps, self.first = monitor, epoch, steps, first
-        self.micro_batches, self.begin, self.after_step = micro_batches, begin, after_step
+        self.epoch, self.steps, self.first, self.micro_batches, self.saver = epoch, steps, first, micro_batches, saver
         self.stopped, self.pace, self.is_paced = False, 1, steps - first <= 8
         self.columns = bar and terminal.columns()
         self.step, self.began = first, time.perf_counter()
@@ -143,15 +137,17 @@ class Steps(tf.keras.callbacks.Callback):
         self._plan_call()
 
     def on_epoch_begin(self, epoch, logs=None):
-        self.begin()
+        if self.saver:  # Keras has reset all metrics.
+            self.saver.restore_worker_state()
 
     def on_train_batch_end(self, batch, logs=None):
         before, self.step = self.step, self.first + self.model.train_function.taken // self.micro_batches
-        self.monitor.step(self.epoch, self.step, hvd_ops.seconds_waited(self.model.optimizer))
+        heartbeat.current().step(self.epoch, self.step, hvd_ops.seconds_waited(self.model.optimizer))
         self._show(logs["loss"])
         if not self.is_paced and self.step - self.first >= 3:
             self._set_pace(self.step - before)
-        self.stopped = self.step < self.steps and self.after_step(self.step)
+        # On all workers after the same steps: they decide together.
+        self.stopped = self.saver is not None and self.step < self.steps and self.saver.after_step(self.step)
         if self.stopped or self.step == self.steps:
             self.model.stop_training = True
         else:
@@ -180,16 +176,12 @@ class Steps(tf.keras.callbacks.Callback):
 
 def _begin(job: Job, model: tf.keras.Model, identity: Mapping[str, Any]) -> checkpoint.Position:
     """Give all workers the same state, the initial one or the last checkpoint's, and return its position."""
-    position, problem = checkpoint.Position(), None
-    if job.options.resume and job.rank == 0:
-        try:
-            position = checkpoint.restore(job.folder / "checkpoints", model, job.config, identity)
-        except LabError as error:
-            problem = str(error)
-    # Horovod: only rank 0 has read the checkpoint.
-    position, problem = hvd_ops.broadcast_object((position, problem))
-    if problem:
-        raise LabError(problem)
+    def restore() -> checkpoint.Position:
+        folder = job.folder / "checkpoints"
+        return checkpoint.restore(folder, model, job.config, identity) if job.options.resume else checkpoint.Position()
+
+    # Horovod: only rank 0 reads the checkpoint.
+    position = hvd_ops.call_on_rank_0(restore)
     # Horovod: all workers begin with rank 0's weights and optimizer state.
     hvd_ops.broadcast_state(model)
     agreement.check_same_on_all_workers(config=dataclasses.asdict(job.config), versions=layout.versions(), **identity,
@@ -210,8 +202,7 @@ def _train_epoch(job: Job, model: tf.keras.Model, train: Subset, saver: checkpoi
     batches = train_batches(train.images, train.labels, mine, augment, epoch=epoch, seed=job.seed,
                             first_step=first * micro_batches)
     keras_internals.seed_dropout(model, job.seed, epoch, job.rank)
-    callback = Steps(heartbeat.current(), epoch + 1, steps, micro_batches, job.rank == 0, first=first,
-                     begin=saver.restore_worker_state, after_step=saver.after_step)
+    callback = Steps(epoch + 1, steps, first, micro_batches, saver, bar=job.rank == 0)
     saver.begin_epoch()
     logs = _fit_of_keras(model, batches, (steps - first) * micro_batches, callback)
     seconds = saver.seconds
@@ -228,7 +219,7 @@ def _train_epoch(job: Job, model: tf.keras.Model, train: Subset, saver: checkpoi
 
 
 def _fit_of_keras(model: tf.keras.Model, batches: tf.data.Dataset, passes: int, callback: Steps) -> dict[str, float]:
-    """Call `Model.fit` for an epoch and return its logs; of TensorFlow's errors, raise those it knows as one line."""
+    """Call `Model.fit` for an epoch and return its logs; raise LabError if the loss is not finite."""
     try:
         history = model.fit(batches, steps_per_epoch=passes, callbacks=[callback], shuffle=False, verbose=0).history
     except tf.errors.OpError as error:

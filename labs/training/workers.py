@@ -60,11 +60,7 @@ class Job:
 
 @contextlib.contextmanager
 def start(config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: B008 - frozen
-    """Start this worker and lock its run's folder; the worker's heartbeat runs until the block ends.
-
-    Args:
-        config: The lab's Config, with a field `seed`; the lab's name is that of its module.
-    """
+    """Start this worker and lock its run's folder; the worker's heartbeat runs until the block ends."""
     fields.check(config)
     environment = {variable: str(convert(value)) for name, (variable, convert) in fields.HOROVOD_FIELDS.items()
                    if (value := getattr(config, name, None)) is not None}
@@ -75,7 +71,8 @@ def start(config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: 
     with contextlib.ExitStack() as at_exit:
         at_exit.enter_context(worker.handle_signal())
         lab = fields.lab_name(config)
-        name = _hold(at_exit, lab, config, options, found)
+        # Horovod: rank 0 alone locks the folder.
+        name = hvd_ops.call_on_rank_0(lambda: at_exit.enter_context(hold(lab, options, found.size, config)))
         job = Job(lab, name, options.results_root / lab / name, config, options, found, time.monotonic())
         beats = heartbeat.begin(job.folder / heartbeat.FOLDER, job.rank, options.stall_seconds, layout.node_name())
         at_exit.callback(beats.close)
@@ -86,21 +83,6 @@ def start(config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: 
         yield job
 
 
-def _hold(at_exit: contextlib.ExitStack, lab: str, config: Any, options: Options, found: Layout) -> str:
-    """Lock the run's folder until the end, and return the run's name; all workers call it."""
-    problem = name = None
-    if found.rank == 0:
-        try:
-            name = at_exit.enter_context(hold(lab, options, found.size, config))
-        except LabError as error:
-            problem = str(error)
-    # Horovod: rank 0 alone locks the folder.
-    name, problem = hvd_ops.broadcast_object((name, problem))
-    if problem:
-        raise LabError(problem)
-    return name
-
-
 def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: Mapping[str, str] | None = None,
          threads: int = 0, backend: str = "auto") -> Layout:
     """Start Horovod, give this worker its GPU, its share of the cores and its seed, and return the layout.
@@ -108,11 +90,6 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: M
     Args:
         environment: The variables that Horovod is to read.
         threads: TensorFlow's threads per worker; 0: its share of the node's cores.
-        backend: One of `fields.Backend`.
-
-    Raises:
-        LabError: The environment breaks a run, or the workers cannot find each other, or share too few GPUs; or
-            TensorFlow or Horovod has started in this process with other settings.
     """
     if hvd.is_initialized():  # In a notebook, by an earlier run.
         has = run_environment.horovod_environment()

@@ -10,7 +10,7 @@ from labs.datasets.index import in_test, index_train_and_test
 
 
 def write_image(path, seed: int, shift: int = 0, quality: int = 90) -> None:
-    """A smooth random image, as photos are; `shift` moves it by a number of pixels."""
+    """Write a smooth random image, as photos are; `shift` moves it by a number of pixels."""
     coarse = np.random.default_rng(seed).integers(0, 256, (6, 6, 3), dtype=np.uint8)
     path.parent.mkdir(parents=True, exist_ok=True)
     smooth = np.asarray(Image.fromarray(coarse).resize((64, 64), Image.Resampling.BICUBIC))
