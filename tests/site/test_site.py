@@ -26,7 +26,9 @@ def site() -> Path:
 def page(site) -> Page:
     """Return a page in a browser as narrow as a telephone."""
     with sync_playwright() as kinds:
-        yield kinds.chromium.launch(executable_path=CHROMIUM).new_page(viewport={"width": 400, "height": 800})
+        browser = kinds.chromium.launch(executable_path=CHROMIUM)
+        yield browser.new_page(viewport={"width": 400, "height": 800})
+        browser.close()
 
 
 def test_no_page_is_wider_than_a_telephone_or_loads_from_elsewhere(page, site):

@@ -20,7 +20,7 @@ from labs.run import slurm as slurm_commands
 from labs.run.errors import PROOF_PREFIX, LabError
 from labs.run.paths import ROOT, format_path
 
-ESSENTIAL = ("python", "packages", "tensorflow", "horovod")
+ESSENTIAL = ("packages", "tensorflow", "horovod")
 """If one of these fails, the checks after it would fail for the same reason."""
 NEEDED_MB, SHARED_MB = 100, 32  # For a demo's files, and for /dev/shm, through which workers exchange gradients.
 PROBE = """
@@ -102,14 +102,6 @@ def main(args: argparse.Namespace) -> int:
     return int(bool(failed))
 
 
-def python() -> Finding:
-    """Check the interpreter's version."""
-    here = ".".join(map(str, sys.version_info[:3]))
-    if not (3, 11, 4) <= sys.version_info[:3] < (3, 14):
-        return fail(f"{sys.executable} is {here}; the labs need 3.11.4 to 3.13", "make env PYTHON=/path/to/python3.13")
-    return ok(f"{here} in {format_path(Path(sys.prefix))}")
-
-
 def packages() -> Finding:
     """Check the packages that the labs import, except TensorFlow and Horovod, which have their own checks."""
     lines = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
@@ -119,7 +111,8 @@ def packages() -> Finding:
     if others := [name for name in [*names, "keras"] if version(name) != pins().get(name, version(name))]:
         return warn(", ".join(f"{name} {version(name)} (tested with {pins()[name]})" for name in others),
                     install(others[0]))
-    return ok(f"{len(names)}, all installed")
+    here = ".".join(map(str, sys.version_info[:3]))
+    return ok(f"{len(names)} for Python {here}, all installed in {format_path(Path(sys.prefix))}")
 
 
 def tensorflow() -> Finding:
@@ -240,5 +233,5 @@ def proof() -> Finding:
 
 CHECKS: dict[str, Callable[[], Finding | list[Finding]]] = {
     check.__name__: check
-    for check in (python, packages, variables, disk, slurm, tensorflow, horovod, gpus, proof)}
+    for check in (packages, variables, disk, slurm, tensorflow, horovod, gpus, proof)}
 """The checks in the order of their lines: slow ones come last."""

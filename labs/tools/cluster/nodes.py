@@ -51,8 +51,6 @@ QUEUE_BYTES = 32 * 2**20
 """A queue so long that no packet is dropped: a drop would add TCP's waiting time to the link's."""
 
 
-# Start and end.
-
 def start(count: int, cores: int, bandwidth: str, start_slurm: Callable[[state.Cluster], None] | None) -> state.Cluster:
     """Start a cluster of nodes named node1, node2, ... with a bandwidth in each direction of their links; return it."""
     if absent := [program for program in PROGRAMS if not shutil.which(program, path=search_path())]:
@@ -142,8 +140,6 @@ def _make_nodes(folder: Path, cluster: state.Cluster) -> state.Cluster:
     return dataclasses.replace(cluster, pids=cluster.pids | pids)
 
 
-# Links.
-
 def set_links(nodes: Collection[str], changes: Mapping[str, Any]) -> state.Cluster:
     """Change fields of the links of some nodes, by default of all; return the cluster."""
     cluster = state.require()
@@ -176,8 +172,6 @@ def _link_commands(node: str, pid: int, link: state.Link) -> Iterator[str]:
     # A port that is down drops every packet; the node's interface stays up.
     yield f"ip link set {node} {'master switch' if link.up else 'nomaster'}"
 
-
-# Commands on a host, from outside or from another host.
 
 def command(cluster: state.Cluster, host: str, words: Sequence[str], cwd: Path = Path("/"),
             variables: Mapping[str, str] | None = None) -> list[str]:

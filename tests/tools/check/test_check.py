@@ -62,4 +62,4 @@ def test_a_machine_that_is_well_is_green(tmp_path):
     assert (done.returncode, last) == (0, "this machine can run the labs"), done.stdout + done.stderr
     states = {name: state for state, name in (line.split()[:2] for line in lines)}
     assert set(states) == set(command.CHECKS)
-    assert {states[name] for name in ("python", "disk", "tensorflow", "horovod", "proof")} == {"ok"}
+    assert {states[name] for name in ("packages", "disk", "tensorflow", "horovod", "proof")} == {"ok"}
