@@ -64,7 +64,7 @@ def change_first(subset, change):
     (removed, {}, "the data has changed since 'it' saved epoch-00002.npz"),
     (change_first("test", Path.unlink), {}, "the data has changed since 'it' saved"),
     (lambda here: picture(here / "rgb/cat/07.bmp", 999), {}, "the data has changed since 'it' saved"),
-    (change_first("train", lambda path: path.rename(path.with_suffix(".jpg"))), {}, "the data has changed since 'it' saved"),
+    (change_first("train", lambda path: path.rename(path.with_suffix(".jpg"))), {}, "the data has changed since 'it'"),
     (lambda here: os.environ.update(ONEDNN_DEFAULT_FPMATH_MODE="BF16"), {},
      "was started with ONEDNN_DEFAULT_FPMATH_MODE None, not BF16; resume it with the earlier"),
     (None, {"epochs": 1}, "run 'it' has begun epoch 2; resume it with --epochs 2 or more"),

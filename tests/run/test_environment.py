@@ -7,11 +7,11 @@ import subprocess
 import sys
 
 import pytest
+from PIL import Image
 
 from labs.cli import commands
 from labs.run import catalogue, command_line, environment, paths, resources
 from labs.run.errors import LabError
-from tests.labs.test_own_data import classes
 
 TINY = ["--epochs", "1", "--image-size", "16", "--batch-size", "8", "--validation-split", "0"]
 FOREIGN_SETTINGS = {"floatx": "float64", "image_data_format": "channels_first", "epsilon": 0.5, "backend": "torch",
@@ -33,7 +33,10 @@ def test_a_run_refuses_a_harmful_variable(name, tmp_path, monkeypatch):
 def test_a_run_in_a_foreign_environment_is_the_same_run(tmp_path):
     """With another keras.json, files named as modules in the working folder, and names that are not ASCII."""
     data, here, keras = tmp_path / "d\u00fc", tmp_path / "here", tmp_path / "keras"
-    classes(data)
+    for name, colour in (("cat", 40), ("dog", 160)):
+        (data / name).mkdir(parents=True)
+        for number in range(12):
+            Image.new("RGB", (24, 24), (colour + number,) * 3).save(data / name / f"{number:02d}.png")
     for folder in (here / "labs", keras):
         folder.mkdir(parents=True)
     for name in ("random.py", "keras.py", "numpy.py", "labs/__init__.py"):
