@@ -69,10 +69,10 @@ def _started(command: list[str], **variables: str) -> AbstractContextManager[sub
 
 
 def _finish(process: subprocess.Popen) -> Figures:
-    outcome = supervisor.finish(process, LONGEST)
-    if outcome.code != 0:
-        sys.exit(f"benchmarks: error: {process.args!r} {outcome.cause}\n{outcome.err[-2000:]}")
-    printed = [json.loads(line[line.index("{"):]) for line in outcome.out.splitlines() if '{"case"' in line]
+    out, errors = (text.decode(errors="replace") for text in process.communicate(timeout=LONGEST))
+    if process.returncode != 0:
+        sys.exit(f"benchmarks: error: {process.args!r} exited with code {process.returncode}\n{errors[-2000:]}")
+    printed = [json.loads(line[line.index("{"):]) for line in out.splitlines() if '{"case"' in line]
     return {each["case"]: each["value"] for each in printed}
 
 

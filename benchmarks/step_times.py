@@ -20,7 +20,7 @@ from benchmarks import cases, programs
 from benchmarks.contenders.kit import Config
 from labs import models
 from labs.run import atomic
-from labs.run.options import Options
+from labs.run.fields import Options
 from labs.training import hvd_ops, keras_internals, loop, workers
 
 BATCH_SIZE = 32

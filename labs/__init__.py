@@ -9,7 +9,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from labs.run import environment, lazy
+from labs.run import attach_lazily, environment
 
 __version__ = "0.1.0"
 
@@ -31,4 +31,4 @@ if "tensorflow" not in sys.modules:
 if TYPE_CHECKING:
     from labs.run import Lab, LabError, Options, Range, Sweep, divide, fields, main
 else:
-    __getattr__, __dir__, __all__ = lazy.attach(__name__, __file__)
+    __getattr__, __dir__, __all__ = attach_lazily(__name__, __file__)

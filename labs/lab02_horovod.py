@@ -5,19 +5,12 @@
     sbatch --ntasks-per-node=4 jobs/lab02_horovod.sh --preset paper
 """
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from labs import Lab, LabError, Options, Sweep, datasets, fields, main, models, results, training
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from labs.datasets import sharding
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,8 +50,7 @@ SWEEPS = {
     "laptop": (Sweep("table", M3, {"epochs": (21, 40)}, (1, 2, 4)), ORDERS),
 }
 RANKS = 4
-"""Workers whose shards `deal` makes. On fewer real workers, each trains on the shards of several: the mean gradient of
-equal shards is the gradient of their images together."""
+"""Workers whose shards `deal` makes. On fewer real workers, each trains on the shards of several."""
 
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
@@ -89,16 +81,10 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         return results.finish(job, history, tables=confusion, test_accuracy=test["accuracy"], test_loss=test["loss"])
 
 
-def deal(config: Config, images: int | np.ndarray, ranks: Iterable[int], global_batch_size: int,
-         epoch: int) -> sharding.Shard:
-    """Return the images on which some of RANKS workers train together in an epoch, in the order of the Config.
+def deal(config: Config, images, ranks: Iterable[int], global_batch_size: int, epoch: int):
+    """Return the Shard on which some of RANKS workers train together in an epoch, in the order of the Config.
 
-    Args:
-        config: Its `order`, `reshuffle` and `seed` are used.
-        images: Positions of the training images; or their number.
-        ranks: The workers.
-        global_batch_size: Images per step of all RANKS workers.
-        epoch: From 0.
+    `images` are positions of the training images, or their number; `global_batch_size` is that of all RANKS workers.
     """
     import numpy as np
 

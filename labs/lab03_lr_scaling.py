@@ -57,14 +57,11 @@ PRESETS = {
         optimizer="sgd", validation_split=0.0,
     ),
 }
-ADAM_LR = 0.004
-"""The base_lr of the preset "rules" with Adam, from its own search."""
+ADAM_LR = 0.004  # The base_lr of the preset "rules" with Adam, from its own search.
+# The values of k in the study "rules", and the learning rates of the study "search".
 FACTORS = {"sgd": (1, 2, 4, 8, 16, 32), "adam": (1, 2, 8, 32)}
-"""The values of k in the study "rules"."""
 SEARCHED = {"sgd": (0.0025, 0.005, 0.01, 0.02, 0.04), "adam": (0.0005, 0.001, 0.002, 0.004, 0.008)}
-"""The learning rates of the study "search"."""
-NARROW = {"width": 8, "units": 64}
-"""Channels of the first convolution, and units of the hidden layer, of the network of both studies."""
+NARROW = {"width": 8, "units": 64}  # Channels of the first convolution, and units of the hidden layer, of both studies.
 MISS_FACTORS, MISS_EPOCHS, MISS_REPEATS = (1, 2, 4, 8, 16, 32), (0, 1, 3), 5
 """The k of the large step whose miss is measured; after how many epochs at k = 1; from how many draws of images."""
 
@@ -128,11 +125,9 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
             batch_size=config.batch_size, epochs=config.epochs, augment=datasets.Augment() if config.augment else None,
         )
         test = training.evaluate(job, model, images.test, config.batch_size)
-        return results.finish(
-            job, history, tables=training.keep_model(job, model, images, config.batch_size),
-            test_accuracy=test["accuracy"], test_loss=test["loss"],
-            validation_images=len(images.validation),
-        )
+        return results.finish(job, history, tables=training.keep_model(job, model, images, config.batch_size),
+                              test_accuracy=test["accuracy"], test_loss=test["loss"],
+                              validation_images=len(images.validation))
 
 
 def settings(config: Config) -> Iterator[Config]:

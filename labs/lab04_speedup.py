@@ -85,10 +85,8 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         if config.ledger:
             seconds, rounds = results.ledger.measure(job, model, train, history, **settings)
         return results.finish(
-            job, history, tables={"ledger": rounds},
-            test_accuracy=test["accuracy"], test_loss=test["loss"],
-            gradient_bytes=measure.gradient_bytes(model),
-            **busy.summary(skip=history[0]["train_seconds"]), **seconds,
+            job, history, tables={"ledger": rounds}, test_accuracy=test["accuracy"], test_loss=test["loss"],
+            gradient_bytes=measure.gradient_bytes(model), **busy.summary(skip=history[0]["train_seconds"]), **seconds,
         )
 
 

@@ -21,14 +21,14 @@ class Config:
     """What a student may change in lab 5."""
 
     study: Literal["speed", "traffic", "transport", "messages", "links", "bandwidth"] = "speed"
-    """"speed" times collectives; "traffic" counts the bytes of training steps, "transport" is "speed" and "traffic";
+    """"speed" times all-reduces; "traffic" counts the bytes of training steps, "transport" is "speed" and "traffic";
     "messages" lists the messages of an epoch. On `labs cluster`, over links of several bandwidths: "links" times
-    all-reduces, "bandwidth" predicts training steps of three networks and two batch sizes, then times them."""
+    all-reduces, "bandwidth" also times training steps of three networks and two batch sizes, which page 5 predicts."""
     backend: fields.Backend = "auto"
     largest_mb: Annotated[float, fields.Range(1e-6, 2**20)] = 16
     """Largest message, in MiB; the smallest has 4 bytes. Study "links" stops at 4, "bandwidth" has its own sizes."""
     seconds: Annotated[float, fields.Range(0.001, 2**20)] = 5
-    """Approximate seconds for which the collectives are timed; study "bandwidth": for which a step is timed."""
+    """Approximate seconds for which the all-reduces are timed; study "bandwidth": for which a step is timed."""
     bandwidths: str = "50mbit,100mbit,200mbit,500mbit,1gbit,2gbit,5gbit,10gbit"
     """Studies "links" and "bandwidth": the bandwidths to which the links are set, separated by commas."""
     cycle_time_ms: fields.CycleTime = 1
@@ -51,18 +51,15 @@ PRESETS = {
     "cluster": Config(study="links"),
 }
 
-SPEED = "C3.2, T4: time and bandwidth of collectives over message size, for each backend and raw MPI"
+SPEED = "C3.2, T4: time and bandwidth of an all-reduce over message size, for each backend and raw MPI"
 TRAFFIC = "T5: bytes on the wire per step against batch size, for each backend"
 MESSAGES = "C6, C7: messages of an epoch by kind, and what differs if only gradients are exchanged"
 LINKS = "C3.2, T4, T5: an all-reduce over links of several bandwidths: time, share of the link, bytes of each node"
 BANDWIDTH = "C3.2: the step that link and computation predict, and the step that is measured; one worker per node"
-LARGEST_OVER_LINKS = 4 * 2**20
-"""Bytes: larger messages would take minutes over the slowest link, and show the same bandwidth."""
-UNITS, BATCH_SIZES = (32, 128, 640), (32, 128)
-"""The networks of the study "bandwidth" (outputs of the MNIST CNN's dense layer: 1.3, 4.8 and 23.7 MB of gradients),
-and its batches."""
-FITTED = (2**18, 2**20, 2**22, 2**23, 3 * 2**23)
-"""Bytes of the all-reduces to which it fits each link's constants: up to more than the largest network's gradients."""
+LARGEST_OVER_LINKS = 4 * 2**20  # Bytes: larger messages would take minutes over the slowest link.
+# Of the study "bandwidth": the networks (units of the MNIST CNN: 1.3, 4.8 and 23.7 MB of gradients), the batches, and
+# the bytes of the all-reduces to which it fits each link's constants.
+UNITS, BATCH_SIZES, FITTED = (32, 128, 640), (32, 128), (2**18, 2**20, 2**22, 2**23, 3 * 2**23)
 STEPS = {"study": ("bandwidth",), "bandwidths": ("100mbit,500mbit,1gbit,2gbit",), "cycle_time_ms": (0.1,),
          "seconds": (2.0,)}
 SWEEPS = {
@@ -84,12 +81,11 @@ SWEEPS = {
 
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
-    """Time the collectives, or count the bytes or messages of a training, and return the run's record."""
+    """Time all-reduces, or count the bytes or messages of a training, and return the run's record."""
     if config.study == "messages":
         options = dataclasses.replace(options, timeline=True)  # This costs a core, but nothing is timed in this study.
     studies = {"messages": _messages, "links": _links, "bandwidth": _bandwidth}
     with training.start(config, options) as job:
-        job.print_once("Horovod was built with " + ", ".join(f"{name}: {what}" for name, what in built().items()))
         return studies.get(config.study, _measured)(job)
 
 
@@ -106,7 +102,7 @@ def built() -> dict[str, str]:
 
 
 def _measured(job):
-    """Time collectives, count the bytes of training steps, or both, and return the run's record."""
+    """Time all-reduces, count the bytes of training steps, or both, and return the run's record."""
     tables: dict[str, list] = {"built": [built()]}
     metrics: dict[str, float] = {}
     if job.config.study in ("speed", "transport"):
@@ -117,7 +113,7 @@ def _measured(job):
 
 
 def _speed(job, tables, metrics) -> None:
-    """Time the collectives, and the fusion of 200 small tensors."""
+    """Time all-reduces, and the fusion of 200 small tensors."""
     import tensorflow as tf
 
     config = job.config
@@ -133,8 +129,7 @@ def _speed(job, tables, metrics) -> None:
 
 def _allreduces(rows, job):
     """Return the rows of Horovod's all-reduces, smallest message first."""
-    mine = [row for row in rows if (row["collective"], row["library"]) == (
-        "allreduce", f"Horovod over {job.layout.backend}")]
+    mine = [row for row in rows if row["library"] == f"Horovod over {job.layout.backend}"]
     return sorted(mine, key=lambda row: row["bytes"])
 
 
@@ -171,67 +166,45 @@ def _links(job):
             set_bandwidth(bandwidth)
             measured = measure.network.allreduces(job, sizes, config.seconds)
             rows += [{"bandwidth": bandwidth} | row for row in measured]
-            links.append({"bandwidth": bandwidth} | _link(_allreduces(measured, job), job.size))
+            reduced = _allreduces(measured, job)
+            constants, last = {}, reduced[-1]
+            with contextlib.suppress(LabError):  # A link so fast that other work drowns its times has no constants.
+                fitted = results.link_model.fit(reduced, job.size)
+                constants = {"latency_ms": 1e3 * fitted.latency, "fitted_megabits_per_sec": 8e-6 * fitted.bandwidth}
+            links.append({"bandwidth": bandwidth, **constants, "megabits_per_sec": 8e-6 * last["busbw"],
+                          **{name: last[name] for name in ("bytes", "seconds", "sent_bytes", "predicted_bytes")}})
             job.print_once("{bandwidth:>9}: {megabits_per_sec:,.0f} Mbit/s; each node sent {sent_bytes:,.0f} bytes, "
                            "a ring needs {predicted_bytes:,.0f}".format(**links[-1]))
-    return results.finish(job, [], tables={"over_links": rows, "links": links, "built": [built()]})
-
-
-def _link(rows, size):
-    """Return a link's row: its fitted constants, and what its largest all-reduce has reached and sent.
-
-    A link so fast that other work drowns its times has no constants.
-    """
-    constants, last = {}, rows[-1]
-    with contextlib.suppress(LabError):
-        fitted = results.link_model.fit(rows, size)
-        constants = {"latency_ms": 1e3 * fitted.latency, "fitted_megabits_per_sec": 8e-6 * fitted.bandwidth}
-    return {**constants, "bytes": last["bytes"], "seconds": last["seconds"], "megabits_per_sec": 8e-6 * last["busbw"],
-            "sent_bytes": last["sent_bytes"], "predicted_bytes": last["predicted_bytes"]}
+    return results.finish(job, [], tables={"over_links": rows, "links": links})
 
 
 def _bandwidth(job):
-    """Fit each link's constants, predict the steps of all networks over it, and measure them."""
-    bandwidths = measure.network.bandwidths(job.config.bandwidths)
-    digits = datasets.from_arrays(datasets.read_mnist(datasets.locate("mnist", "embedded")), 0.0, job.seed)
-    with measure.network.links_of(job) as set_bandwidth:
-        measure.collectives.settle()
-        constants, rows = _constants(job, bandwidths, set_bandwidth)
-        cells = list(_cells(job, digits.train, set_bandwidth, constants))
-    figures = results.link_model.errors(cells)
-    return results.finish(job, [], tables={"over_links": rows, "cells": cells},
-                          **{f"prediction_{name}": value for name, value in figures.items()})
-
-
-def _constants(job, bandwidths, set_bandwidth):
-    """Return the constants of a link of each bandwidth, and the rows of the all-reduces that they are fitted to.
+    """Time all-reduces and the steps of all networks over links of each bandwidth.
 
     "busy" is an unlimited link between nodes whose cores also run something else.
     """
-    constants, rows = {}, []
-    for name in ("unlimited", "busy", *bandwidths):
-        set_bandwidth("unlimited" if name == "busy" else name)
-        with measure.network.busy_core() if name == "busy" else contextlib.nullcontext():
-            measured = measure.network.allreduces(job, FITTED, job.config.seconds)
-        rows += [{"bandwidth": name} | row for row in measured]
-        constants[name] = results.link_model.fit(_allreduces(measured, job), job.size)
-    return constants, rows
+    bandwidths, rows = measure.network.bandwidths(job.config.bandwidths), []
+    digits = datasets.from_arrays(datasets.read_mnist(datasets.locate("mnist", "embedded")), 0.0, job.seed)
+    with measure.network.links_of(job) as set_bandwidth:
+        measure.collectives.settle()
+        for name in ("unlimited", "busy", *bandwidths):
+            set_bandwidth("unlimited" if name == "busy" else name)
+            with measure.network.busy_core() if name == "busy" else contextlib.nullcontext():
+                rows += [{"bandwidth": name} | row for row in
+                         measure.network.allreduces(job, FITTED, job.config.seconds)]
+        cells = list(_cells(job, digits.train, set_bandwidth, bandwidths))
+    return results.finish(job, [], tables={"over_links": rows, "cells": cells})
 
 
-def _cells(job, train, set_bandwidth, constants):
-    """Yield a row per network, batch size and bandwidth: the step as predicted and as measured."""
+def _cells(job, train, set_bandwidth, bandwidths):
+    """Yield a row per network, batch size and bandwidth: the step, and the step that exchanges nothing."""
     import tensorflow as tf
 
-    def predict(cell, bandwidth, alone=None):
-        link, unlimited, busy = (constants[name] for name in (bandwidth, "unlimited", "busy"))
-        return results.link_model.step(cell, job.size, link, unlimited, busy, alone)
-
-    bandwidths = [name for name in constants if name not in ("unlimited", "busy")]
     for units, batch_size in itertools.product(UNITS, BATCH_SIZES):
         model = models.mnist_cnn(units=units)
         measure.wire.compile_distributed(job, model, tf.keras.optimizers.SGD(job.config.base_lr))
         for cell in measure.network.cells(
-                job, model, train, batch_size, bandwidths, set_bandwidth, predict, job.config.seconds):
+                job, model, train, batch_size, bandwidths, set_bandwidth, job.config.seconds):
             yield {"units": units} | cell
 
 
@@ -245,26 +218,22 @@ def _messages(job):
         job, model, optimizer, images.train,
         batch_size=job.config.batch_size, epochs=1, fp16_allreduce=job.config.fp16_allreduce,
     )
-    messages = results.exchanged(job)  # Before the steps below, which are not part of the epoch.
+    messages = measure.timeline.exchanged(job)  # Before the steps below, which are not part of the epoch.
 
-    _exchange_gradients_only(job, model, images.train)
+    # Some steps in which the workers exchange gradients and nothing else.
+    train, model.train_function.steps = images.train, 1
+    shard = datasets.shard(train.positions, job.config.batch_size, job.rank, job.size, 1, job.seed)
+    batches = datasets.train_batches(train.images, train.labels, shard, epoch=1, seed=job.seed)
+    model.fit(batches, steps_per_epoch=8, shuffle=False, verbose=0)
     before = measure.wire.largest_difference(model.non_trainable_weights)
     unequal = _unequal_accuracies(job, model, images.test)
     training.hvd_ops.average_statistics(model)
     return results.finish(
-        job, history, tables={"messages": messages, "built": [built()]},
+        job, history, tables={"messages": messages},
         gradient_bytes=measure.gradient_bytes(model, job.config.fp16_allreduce),
         spread_of_weights=measure.wire.largest_difference(model.trainable_weights), spread_of_statistics_before=before,
         spread_of_statistics_after=measure.wire.largest_difference(model.non_trainable_weights), **unequal,
     )
-
-
-def _exchange_gradients_only(job, model, train, steps: int = 8) -> None:
-    """Take some steps in which the workers exchange gradients and nothing else."""
-    shard = datasets.shard(train.positions, job.config.batch_size, job.rank, job.size, 1, job.seed)
-    model.train_function.steps = 1
-    batches = datasets.train_batches(train.images, train.labels, shard, epoch=1, seed=job.seed)
-    model.fit(batches, steps_per_epoch=steps, shuffle=False, verbose=0)
 
 
 def _unequal_accuracies(job, model, test) -> dict[str, float]:

@@ -9,7 +9,7 @@
 import dataclasses
 from typing import Annotated, Literal
 
-from labs import Lab, LabError, Options, Sweep, datasets, divide, fields, main, measure, models, results, training
+from labs import Lab, Options, Sweep, datasets, divide, fields, main, measure, models, results, training
 from labs.measure.memory import WITHOUT_COPIES
 
 
@@ -54,10 +54,8 @@ GRID = "T1, T2: PSNR, time and peak memory over depth x width, on one worker and
 HELP = "T1: what reduces memory, and what it costs"
 LIMIT = "T1: the batch of all workers at which training no longer fits"
 MICRO_BATCHES = 4
-SMALL = {"image_size": (32,), "images": (128,), "epochs": (4,)}
-"""Settings with which a small network learns something in a few seconds."""
-ONE_NETWORK = {"images": (256,), "epochs": (8,), "threads": (0,)}
-"""Settings for 32 steps in which activations take much of the memory."""
+SMALL = {"image_size": (32,), "images": (128,), "epochs": (4,)}  # A small network learns something in seconds.
+ONE_NETWORK = {"images": (256,), "epochs": (8,), "threads": (0,)}  # Activations take much of the memory.
 SWEEPS = {
     "demo": (
         Sweep("grid", GRID, SMALL | {"batch_size": (16,), "base_lr": (0.006,),
@@ -167,17 +165,11 @@ def _micro_batches(config: Config) -> int:
 
 def _try(job, config: Config):
     """Try a training step in a subprocess of rank 0, and return the result on all workers."""
-    trial, problem = None, ""
+    trial = None
     if job.rank == 0:
-        try:
-            trial = measure.memory.probe(one_step, config, job.layout.threads, limit_mb=config.memory_limit_mb)
-        except LabError as error:
-            problem = str(error)
+        trial = measure.memory.probe(one_step, config, job.layout.threads, limit_mb=config.memory_limit_mb)
     # Horovod: the workers are alike, so one of them tries for all.
-    trial, problem = training.hvd_ops.broadcast_object((trial, problem))
-    if problem:
-        raise LabError(problem)
-    return trial
+    return training.hvd_ops.broadcast_object(trial)
 
 
 def _search(job):

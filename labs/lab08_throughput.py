@@ -6,14 +6,12 @@
 """
 
 import dataclasses
-import functools
 import shutil
-from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from labs import Lab, LabError, Options, Sweep, datasets, divide, fields, main, measure, models, results, training
 from labs.run import resources
-from labs.run.text import plural
+from labs.run.errors import plural
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,21 +104,20 @@ def _larger_for_inception(config: Config, workers: int) -> Config:
     return dataclasses.replace(config, image_size=side)
 
 
+def _divided(config: Config, workers: int) -> Config:
+    return divide(_larger_for_inception(config, workers), workers)
+
+
 def _shared_cores(config: Config, workers: int) -> Config:
-    """Divide the cores of one node among the workers, as threads."""
+    """Divide the batch and the cores of one node, as threads, among the workers."""
     cores = resources.cores()
     if cores % workers:
         raise LabError(f"{workers} workers cannot share {plural(cores, 'core')} evenly")
-    return dataclasses.replace(config, threads=cores // workers)
+    return dataclasses.replace(_divided(config, workers), threads=cores // workers)
 
 
 def _four_on_each(workers: int) -> int:
     return max(1, workers // 4)
-
-
-def _adapt(*changes: Callable[[Config, int], Config]) -> Callable[[Config, int], Config]:
-    """Return a sweep's `adapt`, which applies the changes one after the other."""
-    return lambda config, workers: functools.reduce(lambda changed, change: change(changed, workers), changes, config)
 
 
 THREE = ("resnet50", "inception_v3", "vgg16")
@@ -134,13 +131,12 @@ NODES = SHORT | {"batch_size": (32,), "steps_per_epoch": (20,), "threads": (7,),
 WEAK = "A5: weak scaling, at a constant batch per worker"
 STRONG = "A6: strong scaling, at a constant global batch"
 LAYOUTS = "A4: processes x threads on the cores of one node, at a constant global batch"
-LAYOUT = _adapt(_larger_for_inception, divide, _shared_cores)
 
 SWEEPS = {
     "demo": (
         Sweep("weak", WEAK, CORES | {"model": THREE}, (1, 2), ONE_REPEAT, _larger_for_inception),
         Sweep("strong", STRONG, CORES | {"batch_size": (8,)}, (1, 2), ONE_REPEAT, divide),
-        Sweep("layouts", LAYOUTS, CORES | {"model": THREE, "batch_size": (8,)}, (1, 2), ONE_REPEAT, LAYOUT),
+        Sweep("layouts", LAYOUTS, CORES | {"model": THREE, "batch_size": (8,)}, (1, 2), ONE_REPEAT, _shared_cores),
         Sweep("batch", "A4: images per second by batch size", CORES | {"batch_size": (1, 4, 8)}, (1,), ONE_REPEAT),
         Sweep("input", "A7: the same steps with images from the cache, decoded in each epoch, and random",
               SHORT | {"input": ("cached", "decoded", "synthetic"), "steps_per_epoch": (20,), "threads": (1,)}, (1,),
@@ -154,9 +150,8 @@ SWEEPS = {
     ),
     "paper": (
         Sweep("weak", WEAK, NODES, (4, 8, 16, 32), adapt=_larger_for_inception, nodes=_four_on_each),
-        Sweep("strong", STRONG, NODES | {"batch_size": (128,)}, (4, 8, 16, 32),
-              adapt=_adapt(_larger_for_inception, divide), nodes=_four_on_each),
-        Sweep("layouts", LAYOUTS, NODES | {"batch_size": (128,)}, (1, 2, 4), adapt=LAYOUT),
+        Sweep("strong", STRONG, NODES | {"batch_size": (128,)}, (4, 8, 16, 32), adapt=_divided, nodes=_four_on_each),
+        Sweep("layouts", LAYOUTS, NODES | {"batch_size": (128,)}, (1, 2, 4), adapt=_shared_cores),
     ),
 }
 

@@ -57,16 +57,13 @@ def _one_rule(config: Config, workers: int) -> Config:
     return dataclasses.replace(config, scaling="none") if workers == 1 else config
 
 
-def _equal_updates(config: Config, workers: int) -> Config:
-    return dataclasses.replace(config, epochs=config.epochs * workers)
-
-
 SWEEPS = {
     name: (
         Sweep("workers", "F1, F2: the tuned model on several workers, with a constant and a scaled learning rate",
               {"scaling": ("none", "sqrt", "linear"), **JUDGED}, (1, 2, 4), adapt=_one_rule),
         Sweep("updates", "F1, F2: the same with as many epochs more: at least the updates of one worker",
-              {"scaling": ("none",), **JUDGED}, (2, 4), adapt=_equal_updates),
+              {"scaling": ("none",), **JUDGED}, (2, 4),
+              adapt=lambda config, workers: dataclasses.replace(config, epochs=config.epochs * workers)),
         Sweep("rates", "F1: learning rates from 0.0001 to 0.1 with either optimizer, on one worker",
               {"base_lr": SWEPT_RATES, "optimizer": ("adam", "sgd"), **JUDGED}, (1,), adapt=_one_rule),
         # Seeds so far apart that no two trials draw alike.
@@ -159,9 +156,12 @@ def search(config: Config, options: Options):
             raise LabError("the data has changed since the first trials; choose another --results or --seed")
     best = trials[study.best_trial.number]
     values = {name: best["config"][name] for name in SEARCHED}
-    print("\n" + _trials_text(trials, best))
+    rows = [{"trial": number, **{name: record["config"][name] for name in SEARCHED}, "epochs": len(record["history"]),
+             "val_accuracy": record["history"][-1]["val_accuracy"], "best": record is best}
+            for number, record in enumerate(trials)]
+    print("\n" + _trials_text(rows, values))
     with training.start(dataclasses.replace(config, **values), options) as job:
-        return results.finish(job, best["history"], tables={"trials": _rows(trials, best)}, **best["metrics"])
+        return results.finish(job, best["history"], tables={"trials": rows}, **best["metrics"])
 
 
 def trial_name(config: Config, number: int) -> str:
@@ -200,20 +200,12 @@ def _trial(study, number: int, base: Config, options: Options):
     return record
 
 
-def _rows(trials: list, best) -> list[dict[str, Any]]:
-    """Return the trials as a table."""
-    return [{"trial": number, **{name: record["config"][name] for name in SEARCHED}, "epochs": len(record["history"]),
-             "val_accuracy": record["history"][-1]["val_accuracy"], "best": record is best}
-            for number, record in enumerate(trials)]
-
-
-def _trials_text(trials: list, best) -> str:
+def _trials_text(rows: list[dict[str, Any]], values: dict[str, Any]) -> str:
     """Return the trials as text, with the command that trains the best on several workers."""
     import pandas as pd
 
-    table = pd.DataFrame(_rows(trials, best)).round({"base_lr": 5, "val_accuracy": 4})
+    table = pd.DataFrame(rows).round({"base_lr": 5, "val_accuracy": 4})
     table["best"] = table["best"].map({True: "*", False: ""})
-    values = {name: best["config"][name] for name in SEARCHED}
     options = " ".join(f"--{name.replace('_', '-')} {f'{value:.4g}' if name == 'base_lr' else value}"
                        for name, value in values.items())
     return f"{table.to_string(index=False)}\n\nthe best on several workers: labs sweep {LAB.name} {options}"

@@ -9,11 +9,10 @@
 """
 
 import dataclasses
-import functools
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -61,10 +60,6 @@ PRESETS = {
     # One thread, because two runs side by side use two cores better than one run with two threads.
     "laptop": Config(data="real", images=0, validation_split=1 / 12, batch_size=128, base_batch_size=128, epochs=40),
 }
-SECONDS = 4.0
-"""Approximate time of one measurement of the study "sleep"."""
-
-
 ACCURACY = "M6: test accuracy on two nodes, by number of workers; M5: the learning rate for their global batch"
 WEAK = "A5: weak scaling, at a constant batch per worker; one worker on each node"
 STRONG = "A6: strong scaling, at a constant global batch and learning rate; one worker on each node"
@@ -114,29 +109,28 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         warmup_steps = int(config.warmup_epochs * planned["steps_per_epoch"])
         schedule = training.Warmup(config.base_lr, planned["scaled_lr"], warmup_steps)
         best: dict[str, float] = {}
-        test = functools.partial(training.evaluate, job, model, digits.test, config.batch_size)
+
+        def test_best(row: dict[str, float]) -> None:
+            """Test each epoch that is the best so far on the validation images."""
+            if row.get("val_accuracy", -1.0) > best.get("best_val_accuracy", -1.0):
+                test = training.evaluate(job, model, digits.test, config.batch_size)
+                best.update(best_epoch=row["epoch"], best_val_accuracy=row["val_accuracy"],
+                            test_accuracy_at_best=test["accuracy"])
+
         history = training.fit(
             job, model, tf.keras.optimizers.Adam(schedule), train,
             digits.validation if config.validation_split else None,
-            batch_size=config.batch_size, epochs=config.epochs,
-            stop_when=lambda row: _test_best(best, test, row),
+            batch_size=config.batch_size, epochs=config.epochs, stop_when=test_best,
         )
         if best and max(row["val_accuracy"] for row in history) > best["best_val_accuracy"]:
             best = {}  # Before an interruption an epoch was better, and its weights are gone.
-        final = test()
+        final = training.evaluate(job, model, digits.test, config.batch_size)
         return results.finish(
             job, history, tables=training.keep_model(job, model, digits, config.batch_size),
             test_accuracy=final["accuracy"], test_loss=final["loss"], test_images=len(digits.test),
             machines=machines, scaled_lr=planned["scaled_lr"], **best,
             **_allreduce(job, measure.gradient_bytes(model)),
         )
-
-
-def _test_best(best: dict[str, float], test: Callable[[], dict[str, float]], row: dict[str, float]) -> None:
-    """Test each epoch that is the best so far on the validation images; all workers call it after an epoch."""
-    if row.get("val_accuracy", -1.0) > best.get("best_val_accuracy", -1.0):
-        best.update(best_epoch=row["epoch"], best_val_accuracy=row["val_accuracy"],
-                    test_accuracy_at_best=test()["accuracy"])
 
 
 def plan(config: Config, images: int, size: int) -> dict[str, float]:
@@ -161,8 +155,6 @@ def describe(config: Config, hosts: Sequence[str], machines: int, planned: dict[
     warmup = f", after {config.warmup_epochs:g} epochs of warmup" if config.warmup_epochs else ""
     yield (f"learning rate: {config.base_lr:g} -> {planned['scaled_lr']:.4g}: scaling {config.scaling}, "
            f"k = {planned['global_batch_size']} / {config.base_batch_size} = {planned['k']:g}{warmup}")
-    if len(set(counts.values())) > 1:
-        yield "warning: the nodes have unequal numbers of workers; all wait for the fullest node"
     granted = int(os.environ.get("SLURM_JOB_NUM_NODES", 0))  # SLURM_NTASKS is mpirun's here.
     if granted > len(counts):
         yield (f"warning: Slurm granted {granted} nodes, but the workers are on {len(counts)}: mpirun fills one node "
@@ -197,7 +189,7 @@ def _sleep(job):
                     if job.size > 1:
                         reduce(gradients)
 
-                ((median, low, high),) = measure.network.timed([step], SECONDS)
+                ((median, low, high),) = measure.network.timed([step], seconds=4.0)
                 rows.append({"bandwidth": bandwidth, "kind": kind, "batch_size": batch_size,
                              "compute_seconds": computing, "step_seconds": median, "step_seconds_low": low,
                              "step_seconds_high": high})
@@ -209,7 +201,7 @@ def _allreduce(job, nbytes: int) -> dict[str, Any]:
     """Return the time of an all-reduce of all gradients of a step, without computation to overlap with."""
     if job.size == 1:
         return {"gradient_bytes": nbytes}
-    rows = measure.collectives.measure(job.layout.backend, [nbytes], 0.5, ("allreduce",))
+    rows = measure.collectives.measure(job.layout.backend, [nbytes], 0.5)
     seconds = next(row["seconds"] for row in rows if row["library"].startswith("Horovod"))
     return {"gradient_bytes": nbytes, "allreduce_seconds": seconds}
 

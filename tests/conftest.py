@@ -1,13 +1,12 @@
 """Fixtures for all tests, and which tests may run at the same time."""
 
+import fcntl
 import os
 import signal
 from pathlib import Path
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
-
-from tests import machine_lock
 
 ROOT = Path(__file__).resolve().parent.parent
 LANES = {"tests/workers": "workers", "tests/labs": "workers", "tests/launch": "workers", "tests/examples": "workers",
@@ -57,9 +56,18 @@ class Turns:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item):
-        """Run a test marked `alone` while xdist's other processes run none."""
-        with machine_lock.hold(alone=item.get_closest_marker("alone") is not None):
+        """Run a test marked `alone` while xdist's other processes run none; `flock` locks what lies here anyway."""
+        kind = fcntl.LOCK_EX if item.get_closest_marker("alone") else fcntl.LOCK_SH
+        queue, running = (os.open(path, os.O_RDONLY) for path in (__file__, Path(__file__).parent))
+        try:
+            fcntl.flock(queue, fcntl.LOCK_EX)  # A test that waits to be alone keeps it: others would let it starve.
+            fcntl.flock(running, kind)
+            fcntl.flock(queue, fcntl.LOCK_UN)
             return (yield)
+        finally:
+            fcntl.flock(running, fcntl.LOCK_UN)  # A forked child may have the folder open.
+            os.close(queue)
+            os.close(running)
 
 
 def pytest_configure(config):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import nbformat
 
-from labs.run import catalogue, lazy
+from labs.run import catalogue, public_names
 from labs.run.paths import ROOT
 
 PARTS = {
@@ -95,7 +95,7 @@ def _homes(package: str) -> dict[str, str]:
     if path.name != "__init__.py":
         return {}
     return {name: f"{package}.{name}" if module == package else module
-            for name, module in lazy.public_names(path).items()}
+            for name, module in public_names(path).items()}
 
 
 def _imports(module: str) -> Iterator[str]:

@@ -16,7 +16,7 @@ import psutil
 from benchmarks.cases import show
 from labs.datasets.index import index_folder
 from labs.datasets.sharding import shard
-from labs.datasets.split import split_images
+from labs.datasets.splits import split_images
 
 CLASSES, FILES, RECORDS = 1000, 1000, 10_000
 EPOCHS = (3, 10)
@@ -76,8 +76,7 @@ def memory() -> None:
     import numpy as np
 
     from labs.datasets.arrays import align
-    from labs.datasets.augment import Augment
-    from labs.datasets.pipeline import train_batches
+    from labs.datasets.pipeline import Augment, train_batches
 
     images, labels = align(np.zeros((4096, 64, 64, 3), np.uint8)), np.zeros(4096, np.int64)
     for epoch in range(max(EPOCHS)):

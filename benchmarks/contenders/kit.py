@@ -12,8 +12,7 @@ import numpy as np
 
 from benchmarks import cases
 from labs.datasets.splits import Subset
-from labs.run.fields import BatchSize, Seed, Threads
-from labs.run.options import Options
+from labs.run.fields import BatchSize, Options, Seed, Threads
 from labs.training import workers
 from labs.training.loop import fit
 

@@ -3,8 +3,6 @@
     python grading/gradescope/results.py /autograder
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
@@ -19,7 +17,7 @@ def main(base: Path) -> None:
     zips = sorted(submission.glob("*.zip"))  # Gradescope unpacks a zip that a student uploads.
     # Functions need no container: Gradescope's own holds one submission and no solutions.
     hand_in = judge.read(zips[0] if zips else submission, base)
-    graded = judge.judge(hand_in, judge.read_policy(judge.POLICY))
+    graded = judge.judge(hand_in, judge.read_points(judge.POLICY))
     (base / "results").mkdir(exist_ok=True)
     atomic.write_json(base / "results/results.json", results(graded))
 

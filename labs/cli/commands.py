@@ -1,8 +1,7 @@
 """The command `labs`: finds a subcommand, runs it, and prints the last line of one that fails.
 
 A subcommand is two functions: one adds its arguments to a parser, the other runs it and returns its exit code, or None
-for 0. `labs sweep` has them in sweep.py, and a tool in its command.py. What a subcommand needs is imported when it is
-called: `labs check` has to run where no package is installed.
+for 0. What it needs is imported when it is called: `labs check` has to run where no package is installed.
 """
 
 import argparse
@@ -10,17 +9,16 @@ import contextlib
 import importlib
 import os
 import shlex
-import signal
+import shutil
 import sys
 import tempfile
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from labs.run import atomic, catalogue, environment, paths, usage
-from labs.run.errors import ERROR_PREFIX, InterruptedAfterRecord, LabError, explain_os_error, quoted
-from labs.run.options import Options
-from labs.run.text import one_line, plural, printable
+from labs.run import atomic, catalogue, command_line, environment, errors, paths
+from labs.run.errors import ERROR_PREFIX, LabError, plural, printable, quoted
+from labs.run.fields import Options
 
 SUMMARIES = {
     "run": "run a lab on one or more workers",
@@ -41,19 +39,14 @@ SUMMARIES = {
 LAB = "name or number of a lab: lab10_caltech, lab10, 10"
 TAKE_LAB_OPTIONS = ("run", "sweep")
 """Subcommands that pass options which they do not know on to the lab."""
+TITLE = "Train on several GPUs with TensorFlow, Keras and Horovod; measure the speedup."
 EXAMPLES = """
 start here:
-  labs check                         is this machine ready?
   labs run lab10 --workers 2         train on two workers
   labs run lab10 --help              every option of this lab
-  labs results                       the runs, as a table
-  labs report                        ... as a page with plots
-  labs launch 2 train.py             your own script, on two workers
-  labs sweep lab04                   the runs behind lab 4's speedup tables
 
-A lab is named by its name or number: lab10_caltech, lab10, 10. Without
---workers, a run has one worker per visible GPU, or one without a GPU; inside a
-Slurm allocation, one per task. `labs COMMAND --help` explains a command."""
+A lab is named by its name or number: lab10_caltech, lab10, 10. Without --workers, a run
+has one worker per task of a Slurm job, else one per visible GPU, else one."""
 
 
 def main() -> None:
@@ -62,8 +55,6 @@ def main() -> None:
     try:
         sys.exit(dispatch(sys.argv[1:]))
     except KeyboardInterrupt as stopped:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # It is ending.
-            signal.signal(number, signal.SIG_IGN)
         cure = {"sweep": "; the same command continues", "run": f"; to continue, add {stopped}" if str(stopped) else ""}
         with contextlib.suppress(OSError):  # The terminal has been closed.
             print(f"labs: interrupted{cure.get(''.join(sys.argv[1:2]), '')}", file=sys.stderr)
@@ -72,20 +63,21 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it at exit.
         sys.exit(141)
     except (LabError, OSError) as problem:
-        if not isinstance(error := explain_os_error(problem), LabError):
+        if not isinstance(error := errors.explain_os_error(problem), LabError):
             raise
-        sys.exit(f"{ERROR_PREFIX}{one_line(error)}")
+        sys.exit(f"{ERROR_PREFIX}{errors.one_line(error)}")
 
 
 def dispatch(words: Sequence[str]) -> int:
     """Run one subcommand, the words after `labs`, and return its exit code."""
     if not words or words[0] in ("-h", "--help", "help"):
-        print("\n".join(_help() if words else _labs()))
+        print(_help() if words else _labs())
         return 0
     command, *rest = words
     add_arguments, run = _find(command)
     # `labs run LAB --help` is about the lab.
-    parser = usage.Parser(f"labs {command}", add_help=command != "run" or len(rest) < 2)
+    parser = command_line.Parser(f"labs {command}", description=SUMMARIES[command],
+                                 add_help=command != "run" or len(rest) < 2)
     add_arguments(parser)
     if command in TAKE_LAB_OPTIONS and len(rest) > 1 and rest[0].startswith("-"):
         # Until the lab is known, the word after an option could be its value or the lab.
@@ -100,7 +92,7 @@ def dispatch(words: Sequence[str]) -> int:
 def _find(command: str) -> tuple[Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], int | None]]:
     """Return a subcommand's two functions."""
     if command not in summaries():
-        similar = usage.suggestion(command, summaries())
+        similar = command_line.suggestion(command, summaries())
         raise LabError(f"unknown command {quoted(command)}{similar}; there are: {', '.join(summaries())}")
     if command in COMMANDS:
         return COMMANDS[command]
@@ -114,61 +106,48 @@ def summaries() -> dict[str, str]:
     return {name: summary for name, summary in SUMMARIES.items() if name in {*COMMANDS, "sweep", *tools}}
 
 
-def _help() -> list[str]:
-    commands = [f"  {name:11}{summary}" for name, summary in summaries().items()]
-    return ["Train on several GPUs with TensorFlow, Keras and Horovod; measure the speedup.", "",
-            "usage: labs COMMAND ...", "", *commands, EXAMPLES]
+def _help() -> str:
+    """Return the commands, each with its summary, and examples."""
+    commands = "\n".join(f"  {name:11}{summary}" for name, summary in summaries().items())
+    return f"{TITLE}\n\nusage: labs COMMAND ...\n\n{commands}\n{EXAMPLES}"
 
 
-def _labs() -> list[str]:
+def _labs() -> str:
     """Return the labs, each with its subject, and how to go on."""
     titles = {name: catalogue.load_lab(name).title.partition(": ")[2] for name in catalogue.lab_names()}
-    return [*(textwrap.fill(f"{name:19}{title}", 80, subsequent_indent=" " * 19) for name, title in titles.items()), "",
-            "labs run LAB --help   a lab's options", "labs --help           all commands"]
+    rows = [textwrap.fill(f"{name:19}{title}", 80, subsequent_indent=" " * 19) for name, title in titles.items()]
+    return "\n".join(rows) + "\n\nlabs run LAB --help   a lab's options\nlabs --help           all commands"
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
-    from labs.run import command_line
-
-    parser.description = ("Run a lab on several workers. All other options are the lab's: "
-                          "`labs run LAB --help` shows them.")
-    parser.add_argument("lab", metavar="LAB", help=LAB)
-    command_line.add_launch_options(parser)
+    parser.add_argument("lab", metavar="LAB", help=f"{LAB}; `labs run LAB --help` shows its options")
+    parser.add_argument("--workers", type=command_line.count, metavar="N",
+                        help="number of workers; by default one per task in a Slurm job, else one per GPU, else one")
+    command_line.add_oversubscribe(parser)
 
 
 def _run(args: argparse.Namespace) -> None:
-    """Start the workers, wait for their end, and print commands to paste: the report, the page, a run to compare."""
+    """Start the workers, wait for their end, and print the command of the report."""
     from labs.datasets import registry
-    from labs.run import command_line, local
+    from labs.run import local
 
     lab = catalogue.load_lab(args.lab)
-    config, options = command_line.parse(lab, args.lab_options, launches=True)
+    config, options = command_line.parse(lab, args.lab_options)
     if not options.resume:
         registry.check_data(lab, config)
-    try:
-        record = local.run(lab, args.lab_options, args.workers, args.oversubscribe, announce=True)
-    except InterruptedAfterRecord as finished:  # Exit code 0: a job that ends with an error goes back into the queue.
-        print(f"labs: {finished}", file=sys.stderr)
-        return
+    local.run(lab, args.lab_options, args.workers, args.oversubscribe, announce=True)
     root = ["--results", str(options.results)] if options.results else []
-    commands = [["report", *root], ["notebook"]]
-    if record["layout"]["size"] > 1:
-        config = command_line.to_argv(lab.Config(**record["config"]))
-        commands.append(["run", lab.name, "--workers", "1", *config, *root])
-    print("", "Next:", *(f"  {paths.labs_command()} {shlex.join(command)}" for command in commands), sep="\n")
+    labs = "labs" if shutil.which("labs") else str(Path(sys.executable).with_name("labs"))
+    print(f"\nNext: {shlex.join([labs, 'report', *root])}")
 
 
 def _add_launch(parser: argparse.ArgumentParser) -> None:
-    from labs.run import command_line
-
-    parser.description = ("Run your own script on N workers, each with this environment's Python. If one fails, all "
-                          "end, and the last line names the cause. Ctrl-C ends all workers.")
     command_line.add_oversubscribe(parser)
     parser.add_argument("--stall-seconds", type=float, metavar="FLOAT", default=Options.stall_seconds,
                         help="warn when ranks have waited for others for this many seconds, and end the script "
                              "after twice as long (default: %(default)s)")
-    parser.add_argument("workers", type=usage.count, metavar="N", help="number of workers")
-    parser.add_argument("script", type=usage.path, metavar="SCRIPT", help="the script: a Python file that uses Horovod")
+    parser.add_argument("workers", type=command_line.count, metavar="N", help="number of workers")
+    parser.add_argument("script", type=command_line.path, metavar="SCRIPT", help="a Python file that uses Horovod")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS", help="arguments of the script")
 
 
@@ -177,8 +156,7 @@ def _launch(args: argparse.Namespace) -> int:
     from labs.run import failure, heartbeat, mpirun, supervisor
 
     if not args.script.is_file():
-        similar = usage.suggestion(args.script.name, [path.name for path in args.script.parent.glob("*.py")])
-        raise LabError(f"there is no file {quoted(str(args.script))} in this folder{similar}; type: "
+        raise LabError(f"there is no file {quoted(str(args.script))} in this folder; type: "
                        f"labs launch {args.workers} SCRIPT.py")
     workers = mpirun.choose_workers(args.workers, args.oversubscribe)
     # Horovod: it warns of ranks that wait for others, and ends them later.
@@ -194,8 +172,8 @@ def _launch(args: argparse.Namespace) -> int:
         diagnosis = failure.Diagnosis(args.stall_seconds, here)
         code = supervisor.supervise([*mpirun.command(workers, env), *program], env, None, diagnosis, is_mpirun=True,
                                     saves=False)
-    if code or diagnosis.error:  # mpirun may end with 0 when it is terminated.
-        code = code or 1
+    code = code or int(bool(diagnosis.error))  # mpirun may end with 0 when it is terminated.
+    if code:
         print(f"{ERROR_PREFIX}{diagnosis.cause(code, None)}", file=sys.stderr)
     return 128 - code if code < 0 else code
 
@@ -203,7 +181,6 @@ def _launch(args: argparse.Namespace) -> int:
 def _add_data(parser: argparse.ArgumentParser) -> None:
     from labs.datasets import registry
 
-    parser.description = "List and download the data sets of the labs; an interrupted download begins again."
     parser.add_argument("action", choices=("list", "fetch"))
     parser.add_argument("name", nargs="?", choices=tuple(registry.DATASETS), metavar="NAME",
                         help=f"for fetch: {', '.join(registry.DATASETS)}")
@@ -221,12 +198,10 @@ def _data(args: argparse.Namespace) -> None:
 
 
 def _add_results(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Show the runs in the results folder, oldest first: all of them, or those of one lab."
     parser.add_argument("lab", nargs="?", metavar="LAB", help=LAB)
-    parser.add_argument("--csv", type=usage.path, metavar="FILE",
+    parser.add_argument("--csv", type=command_line.path, metavar="FILE",
                         help="write everything in the records to a CSV file, a row for each run")
-    parser.add_argument("--reference", metavar="NAME",
-                        help="show the reference runs of data/reference_runs/NAME, such as two-cores")
+    parser.add_argument("--reference", metavar="NAME", help="show a set of reference runs, such as two-cores")
 
 
 def _results(args: argparse.Namespace) -> None:
@@ -241,11 +216,8 @@ def _results(args: argparse.Namespace) -> None:
 
 
 def _add_handin(parser: argparse.ArgumentParser) -> None:
-    parser.description = ("Pack what you hand in for a lab: the answers and cells that exercises.check has judged, "
-                          "the notebook as you saved it, and the records of your runs. Executes nothing; what is "
-                          "missing is listed, and the rest is packed. Needs LABS_STUDENT: your student number.")
     parser.add_argument("lab", metavar="LAB", help=LAB)
-    parser.add_argument("--output", type=usage.path, metavar="FOLDER", default=Path(),
+    parser.add_argument("--output", type=command_line.path, metavar="FOLDER", default=Path(),
                         help="where to write the zip; default: here")
 
 

@@ -7,30 +7,27 @@ import argparse
 import contextlib
 import dataclasses
 import shutil
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from labs.datasets import registry
-from labs.run import catalogue, cluster_state, command_line, local, mpirun, resources, run_lock, slurm, terminal, usage
+from labs.run import catalogue, cluster_state, command_line, local, mpirun, resources, run_lock, slurm, terminal
 from labs.run.catalogue import Lab
-from labs.run.errors import ERROR_PREFIX, LabError
+from labs.run.errors import ERROR_PREFIX, LabError, one_line, plural
 from labs.run.paths import ROOT, format_path
 from labs.run.sweeps import Cell, Sweep, cells
-from labs.run.text import one_line, plural
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the sweep options; labs.run.command_line adds the lab's own."""
-    parser.description = ("Start every run that a lab's questions need, each with new workers. Finished runs are "
-                          "kept, so the same command continues where it stopped. All other options are the lab's "
-                          "(`labs run LAB --help` shows them); the sweep does not vary an option that you give here.")
+    parser.epilog = "Other options are the lab's: `labs run LAB --help`. A sweep does not vary an option that you give."
     parser.add_argument("lab", metavar="LAB", help="name or number of a lab: lab04_speedup, lab04, 4")
     parser.add_argument("--only", action="append", metavar="NAME", help="run only the lab's sweep of this name")
-    parser.add_argument("--workers", type=usage.counts, metavar="N,N",
+    parser.add_argument("--workers", type=command_line.counts, metavar="N,N",
                         help="numbers of workers, instead of the sweep's")
-    parser.add_argument("--repeats", type=usage.count, metavar="N", help="runs of each setting, with seeds 1 to N")
+    parser.add_argument("--repeats", type=command_line.count, metavar="N", help="runs of each setting (seeds 1 to N)")
     command_line.add_oversubscribe(parser)
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--keep-reference", metavar="NAME",
@@ -93,11 +90,12 @@ def _table(todo: Sequence[Cell], results_root: Path) -> str:
     """Return a table of the cells: the settings in which they differ, and their state."""
     settings = [dataclasses.asdict(cell.config) | {"workers": cell.workers, "nodes": cell.nodes} for cell in todo]
     varied = [name for name in settings[0] if len({str(each[name]) for each in settings}) > 1]
-    states = ["done" if cell.is_finished(results_root) else f"skipped: {cell.skipped}" if cell.skipped else "to do"
-              for cell in todo]
-    rows = [[str(number), *(str(values[name]) for name in varied), state]
-            for number, (values, state) in enumerate(zip(settings, states, strict=True))]
-    return terminal.table([["run", *varied, "state"], *rows], left=True)
+    rows = [["run", *varied, "state"]]
+    for number, (cell, values) in enumerate(zip(todo, settings, strict=True)):
+        state = f"skipped: {cell.skipped}" if cell.skipped else "to do"
+        rows.append([str(number), *(str(values[name]) for name in varied),
+                     "done" if cell.is_finished(results_root) else state])
+    return terminal.table(rows, left=True)
 
 
 def _run_all(lab: Lab, todo: Sequence[Cell], results_root: Path, args: argparse.Namespace) -> int:
@@ -114,11 +112,9 @@ def _run_all(lab: Lab, todo: Sequence[Cell], results_root: Path, args: argparse.
             terminal.note(f"failed: {one_line(cause)}")
     finished = [cell for cell in todo if cell.is_finished(results_root)]
     _print_summary(lab, finished, results_root, args.keep_reference)
-    reasons = [cell.skipped for cell in todo if cell.skipped]
-    for reason in dict.fromkeys(reasons):
-        print(f"left out {plural(reasons.count(reason), 'run')}: {reason}")
-    again = "; the same command retries the failed ones" if failed else ""
-    print(f"{len(finished)} of {plural(len(todo), 'run')} done, {failed} failed; `labs report` shows them{again}")
+    for reason, count in Counter(cell.skipped for cell in todo if cell.skipped).items():
+        print(f"left out {plural(count, 'run')}: {reason}")
+    print(f"{len(finished)} of {plural(len(todo), 'run')} done, {failed} failed; `labs report` shows them")
     return int(bool(failed))
 
 
@@ -154,27 +150,20 @@ def _print_summary(lab: Lab, finished: Sequence[Cell], results_root: Path, refer
 
 
 def _submit(todo: Sequence[Cell], words: Sequence[str], report_words: Sequence[str]) -> int:
-    """Submit an array for each layout of nodes, and a report job that starts after the last of them.
-
-    The cells that fit on one node share an array with as many tasks as the largest of them needs.
-    """
+    """Submit an array for each layout of nodes and tasks, and a report job that starts after the last of them."""
     layouts = defaultdict(list)
     for number, cell in enumerate(todo):
-        layouts[cell.nodes, cell.workers if cell.nodes > 1 else 0].append(number)
-    words, arrays = [word for word in words if word != "--sbatch"], []
-    for (nodes, _), numbers in sorted(layouts.items()):
-        widest = max(todo[number].workers // nodes for number in numbers)
-        arrays.append(_sbatch("--array", ",".join(map(str, numbers)), "--nodes", str(nodes), "--ntasks-per-node",
-                              str(widest), "jobs/sweep.sh", *words))
-    report = _sbatch("--dependency", ":".join(["afterany", *arrays]), "jobs/report.sh", *report_words)
+        layouts[cell.nodes, cell.workers // cell.nodes].append(str(number))
+    words = [word for word in words if word != "--sbatch"]
+    arrays = [_sbatch("sweep.sh", words, "--array", ",".join(numbers), "--nodes", str(nodes), "--ntasks-per-node",
+                      str(tasks)) for (nodes, tasks), numbers in sorted(layouts.items())]
+    report = _sbatch("report.sh", report_words, "--dependency", ":".join(["afterany", *arrays]))
     print(f"{plural(len(todo), 'run')} of {todo[0].lab} are job{'s' * (len(arrays) > 1)} {', '.join(arrays)}, "
           f"the report after them is job {report}; `squeue --me` shows all")
     return 0
 
 
-def _sbatch(*arguments: str) -> str:
-    """Submit a job from the top folder of the clone and return its job id."""
-    code, output, errors = slurm.run("sbatch", "--parsable", *arguments, cwd=ROOT)
-    if code:
-        raise LabError(f"sbatch refused: {(errors.strip() or 'no reason given').splitlines()[-1]}")
-    return output.strip().partition(";")[0]
+def _sbatch(script: str, words: Sequence[str], *options: str) -> str:
+    """Submit a job of jobs/ from the top folder of the clone and return its job id."""
+    (answer,) = slurm.rows("sbatch", "--parsable", f"--chdir={ROOT}", *options, str(ROOT / "jobs" / script), *words)
+    return answer[0].partition(";")[0]

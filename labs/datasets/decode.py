@@ -11,8 +11,7 @@ import numpy as np
 import PIL
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from labs.run.errors import LabError
-from labs.run.text import printable
+from labs.run.errors import LabError, printable
 
 # Recognized by content, not by name. Pillow knows others, but some of those start other programs (EPS).
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
@@ -31,11 +30,7 @@ cv2.setNumThreads(1)  # The callers run one thread per core already.
 
 
 def read_image(path: str | os.PathLike, size: int) -> np.ndarray:
-    """Return an image of any format as uint8 [size, size, 3], without keeping its aspect ratio.
-
-    Raises:
-        LabError: The image cannot be decoded.
-    """
+    """Return an image of any format as uint8 [size, size, 3], without keeping its aspect ratio."""
     try:
         return decode_bytes(Path(path).read_bytes(), size)
     except Exception as error:

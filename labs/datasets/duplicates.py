@@ -19,9 +19,7 @@ from labs.datasets.decode import read_image
 from labs.run import resources
 
 BITS, MAX_DIFFERENT = 64, 2
-# Share of test images that a perceptual hash may mistake for another image. It mistakes 1 of 120 synthetic fruits,
-# which have no copies. In a sample of Fruits-360 it reports 210 of 320.
-FALSE_ALARMS = 0.05
+FALSE_ALARMS = 0.05  # Share of test images that the hash may mistake for others. Of 120 synthetic fruits it takes 1.
 HASHED = 128  # Width and height in pixels of the images that are hashed.
 BLOCK = 1024  # Test images compared at a time: 0.3 GB against Fruits-360's 80,000.
 

@@ -17,11 +17,10 @@ from tqdm import tqdm
 from labs.datasets import decode
 from labs.datasets.arrays import digest_of
 from labs.datasets.index import Index
-from labs.datasets.locks import make_folder_once
 from labs.run import resources
-from labs.run.errors import LabError
+from labs.run.atomic import make_folder_once
+from labs.run.errors import LabError, printable
 from labs.run.paths import own_temporary_dir
-from labs.run.text import printable
 
 # Identifies the current boot of the machine: after a crash, a file may be on the disk without its pixels.
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -33,12 +32,10 @@ class ImageCache:
     """The images of a tree as uint8 [n, size, size, 3], indexed by arrays of positions, as numpy arrays are.
 
     The first process decodes every image, because a truncated file has an intact header, into a folder under TMPDIR.
-    The other workers of the machine and later runs map its file, which the kernel keeps in memory while there is space.
-    The folder's name is a hash of every path, size, time and inode and of this boot of the machine, so a stale one is
-    never read, and it can be deleted at any time.
+    The other workers of the machine and later runs map its file. The folder's name is a hash of every path, size, time
+    and inode and of this boot of the machine, so a stale one is never read, and it can be deleted at any time.
 
     Args:
-        index: The images.
         size: Width and height of the decoded images in pixels.
         cached: If False, every image is decoded each time.
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from labs.run.errors import LabError
-from labs.run.text import printable
+from labs.run.errors import LabError, printable
 
 EXTENSIONS = {"jpg", "jpeg", "jpe", "jfif", "png", "gif", "bmp", "webp", "tif", "tiff", "ppm", "pgm"}
 SUBSETS = {"train": "train", "training": "train", "test": "test", "testing": "test"}
@@ -74,22 +73,14 @@ def _check_classes(root: Path, names: list[str]) -> None:
     if len(names) < 2:
         cause = (f"{printable(root)} has images of one class only ({printable(names[0])})" if names else
                  f"no images in the folders of {printable(root)}")
-        raise LabError(f"{cause}; {_suggest_folder(root)}")
+        raise LabError(f"{cause}; put the images of each class directly into its own folder, or name the folder of "
+                       "the class folders")
     if len({name.lower().rstrip("0123456789 _-") for name in names}) > 1 and all(
             SUBSET.fullmatch(name.lower()) for name in names):
         folder = printable(root / next((name for name in names if name.lower().startswith("train")), names[0]))
         raise LabError(f"{' and '.join(map(printable, names))} in {printable(root)} are subsets of a data set, not "
                        f"classes; make a folder for each class in {folder}, move its images there, and use "
                        f"--data {folder}")
-
-
-def _suggest_folder(root: Path) -> str:
-    """Return what to do about a tree without class folders, from where its first deep image lies."""
-    for folder, inner, files in itertools.islice(os.walk(root), 10_000):
-        inner[:] = sorted(name for name in inner if not name.startswith("."))
-        if Path(folder).parent not in (root, root.parent) and any(map(_is_image, files)):
-            return f"are the class folders in {printable(Path(folder).parent)}? Then name that folder"
-    return "put the images of each class directly into its own folder"
 
 
 def train_and_test_folders(root: Path) -> dict[str, Path]:
@@ -100,11 +91,7 @@ def train_and_test_folders(root: Path) -> dict[str, Path]:
 
 
 def index_train_and_test(root: Path) -> Index:
-    """List the images of both folders, training images first, with paths relative to the folder above the two.
-
-    Raises:
-        LabError: The test folder has a class that the training folder lacks.
-    """
+    """List the images of both folders, training images first, with paths relative to the folder above the two."""
     folders = train_and_test_folders(root)
     train, test = index_folder(folders["train"]), index_folder(folders["test"])
     if unknown := sorted(set(test.class_names) - set(train.class_names)):

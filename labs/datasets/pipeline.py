@@ -1,35 +1,62 @@
-"""Batches from positions, with tf.data but without its autotuning, which delays short epochs by seconds."""
+"""Batches from positions, with tf.data but without its autotuning, which delays short epochs by seconds.
 
-import re
+Training images may be flipped and shifted, identically for any number of workers.
+"""
+
+import dataclasses
 from collections.abc import Callable
 
+import cv2
 import numpy as np
 import tensorflow as tf
 
 from labs.datasets.arrays import align
-from labs.datasets.augment import Augment, flip_and_shift, random_params
 from labs.datasets.image_cache import ImageCache
 from labs.datasets.sharding import Shard
-from labs.run.errors import LabError
 
 AHEAD = 2  # Batches prepared while the model works on one.
+
+
+@dataclasses.dataclass(frozen=True)
+class Augment:
+    """How much training images are augmented."""
+
+    flip: bool = True  # Mirror half of the images, left to right.
+    shift: float = 0.1  # Move by up to this share of the side, each way, in whole pixels.
+
+
+def random_params(n: int, seed: int, epoch: int) -> np.ndarray:
+    """Return each image's random augmentation parameters in an epoch: float32 [n, 3] in [-1, 1).
+
+    They belong to an image's position, not to a worker: 2 workers with batch size 32 see what 1 sees with 64.
+    """
+    generator = np.random.Generator(np.random.PCG64([seed, epoch, 1]))
+    return generator.random((n, 5), np.float32)[:, :3] * 2 - 1  # The last two were once a rotation and a zoom.
+
+
+def flip_and_shift(images: np.ndarray, params: np.ndarray, augment: Augment) -> np.ndarray:
+    """Return augmented images [k, height, width, channels]: out[y, x] = mirrored[y + down, x + right].
+
+    Exposed edges are filled with the nearest pixels.
+    """
+    augmented = np.empty_like(images)
+    flips = (params[:, 0] < 0) & augment.flip
+    shifts = np.rint(params[:, 1:] * augment.shift * images.shape[1:3]).astype(int)
+    for image, out, flip, (down, right) in zip(images, augmented, flips, shifts, strict=True):
+        height, width = image.shape[:2]
+        mirrored = cv2.flip(image, 1) if flip else image
+        source = mirrored[max(0, down) : height + min(0, down), max(0, right) : width + min(0, right)]
+        edges = (max(0, -down), max(0, down), max(0, -right), max(0, right))
+        out[...] = cv2.copyMakeBorder(source, *edges, cv2.BORDER_REPLICATE).reshape(out.shape)
+    return augmented
 
 
 def train_batches(images: np.ndarray | ImageCache, labels: np.ndarray, shard: Shard,
                   augment: Augment | None = None, *, epoch: int, seed: int, first_step: int = 0) -> tf.data.Dataset:
     """Return one worker's batches of one epoch: (x, y, weight), all of the same shape.
 
-    x stays uint8, a quarter of the bytes to transfer to a GPU: models begin with `Rescaling`. Epoch and seed, the same
-    on all workers, determine each image's augmentation.
-
-    Args:
-        images: uint8 [n, height, width, channels].
-        labels: [n].
-        shard: Positions in `images` and `labels`, and weights.
-        augment: How to vary the images; by default they are not varied.
-        epoch: From 0.
-        seed: Of the augmentation.
-        first_step: Step to start from, to continue in the middle of an epoch.
+    x stays uint8, a quarter of the bytes to transfer to a GPU: models begin with `Rescaling`. Epoch (from 0) and seed,
+    the same on all workers, determine each image's augmentation. `first_step` continues in the middle of an epoch.
     """
     read = _make_reader(images, labels)
     columns = [shard.rows, shard.weights]
@@ -57,12 +84,6 @@ def eval_batches(images: np.ndarray | ImageCache, labels: np.ndarray, positions:
     """
     steps = tf.data.Dataset.from_tensor_slices(positions).batch(batch_size)
     return _map_in_background(steps, _make_reader(images, labels))
-
-
-def lab_error(error: tf.errors.OpError) -> LabError | None:
-    """Return the LabError inside TensorFlow's error if reading a batch raised one, else None."""
-    match = re.search(r"LabError: (.*)", error.message or "")
-    return LabError(match[1]) if match else None
 
 
 def _map_in_background(steps: tf.data.Dataset, batch: Callable) -> tf.data.Dataset:

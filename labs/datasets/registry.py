@@ -2,17 +2,19 @@
 
 import dataclasses
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from labs.datasets.locks import make_folder_once
-from labs.datasets.synthetic import make_synthetic
 from labs.run import paths, terminal
+from labs.run.atomic import make_folder_once
 from labs.run.catalogue import Lab
-from labs.run.errors import LabError
-from labs.run.text import one_line, printable
+from labs.run.errors import LabError, one_line, printable
+
+SYNTHETIC = 1
+"""Version of the synthetic data. Increment when a file changes: that makes new folders."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,15 +70,15 @@ def locate(name: str, data: str) -> Path:
 
     Args:
         name: A name in the registry.
-        data: "embedded", "real" (what `labs data fetch` downloaded) or the path of a folder. For an image tree that
-            folder may hold any tree with one folder per class; the tree's reader checks it.
+        data: "embedded", "real" (what `labs data fetch` downloaded) or the path of a folder.
 
     Raises:
         LabError: The folder does not exist, or has another layout.
     """
     dataset, home = DATASETS[name], Path(data).expanduser()
     if data == "embedded":
-        home = make_synthetic(name)
+        home = paths.data_dir() / "embedded" / f"{name}-v{SYNTHETIC}"
+        make_folder_once(home, f"generating the synthetic {name}", lambda fresh: _generate(name, fresh))
     elif data == "real":
         home = paths.data_dir() / name
         if not home.is_dir():
@@ -92,12 +94,16 @@ def locate(name: str, data: str) -> Path:
     return check_layout(name, home)
 
 
-def check_layout(name: str, home: Path) -> Path:
-    """Return the archive's top folder in `home`, or `home`, after a check that the required files are there.
+def _generate(name: str, fresh: Path) -> None:
+    """Run the program that generates a synthetic data set, which only the first run needs."""
+    command = [sys.executable, "-P", "-m", "labs.datasets.synthetic", name, str(fresh)]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise OSError(done.stderr.strip().rpartition("\n")[2])
 
-    Raises:
-        LabError: A required file is missing.
-    """
+
+def check_layout(name: str, home: Path) -> Path:
+    """Return the archive's top folder in `home`, or `home`, after a check that the required files are there."""
     top = _top_folder(name, home)
     missing = [pattern for pattern in DATASETS[name].required if not any(top.glob(pattern))]
     if missing:
@@ -111,11 +117,7 @@ def _top_folder(name: str, home: Path) -> Path:
 
 
 def fetch_dataset(name: str) -> Path:
-    """Download, check and unpack a data set unless it is here, and return its folder.
-
-    Raises:
-        LabError: No network, a full disk, or another file than expected.
-    """
+    """Download, check and unpack a data set unless it is here, and return its folder."""
     home = paths.data_dir() / name
     return check_layout(name, make_folder_once(home, f"downloading {name}", lambda fresh: _install(name, fresh)))
 

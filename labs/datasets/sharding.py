@@ -1,15 +1,13 @@
 """Decide which worker trains on which image in which step."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 
-from labs.run.errors import LabError
-from labs.run.text import plural
+from labs.run.errors import LabError, plural
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,10 +22,10 @@ class Shard:
     def steps(self) -> int:
         return len(self.rows)
 
-    def into_micro_batches(self, micro_batches: int) -> Shard:
+    def into_micro_batches(self, micro_batches: int) -> Self:
         """Return the same shard with each batch cut into this many micro-batches, one per step."""
         rows, weights = (values.reshape(len(values) * micro_batches, -1) for values in (self.rows, self.weights))
-        return Shard(rows, weights, self.epoch)
+        return dataclasses.replace(self, rows=rows, weights=weights)
 
 
 def steps_per_epoch(n: int, batch_size: int, size: int) -> int:
@@ -63,14 +61,9 @@ def shard(positions: int | np.ndarray, batch_size: int, rank: int, size: int, ep
     Args:
         positions: Positions of the training images [n]; or their number, if they are the first ones.
         batch_size: Images per worker and step.
-        rank: This worker's rank.
-        size: Number of workers.
         epoch: From 0.
         seed: The same on all workers.
-        shuffle: Whether to shuffle; otherwise the order of `positions` is kept.
-
-    Raises:
-        LabError: There are no images.
+        shuffle: If False, the order of `positions` is kept.
     """
     positions = np.arange(positions) if isinstance(positions, int | np.integer) else np.asarray(positions)
     if not len(positions):
@@ -93,15 +86,7 @@ def _columns_of(rank: int, values: np.ndarray, batch_size: int, size: int) -> np
 
 
 def coverage(shards: Sequence[Shard], positions: int | np.ndarray) -> str:
-    """Check that all workers together train on every image exactly once, and return a line that says so.
-
-    Args:
-        shards: The shards of all workers, for one epoch.
-        positions: Positions of the training images [n]; or their number, if they are the first ones.
-
-    Raises:
-        LabError: The shards do not fit together.
-    """
+    """Return a line that says that all workers together train on every image once; raise LabError unless they do."""
     positions = np.arange(positions) if isinstance(positions, int | np.integer) else np.asarray(positions)
     steps, epoch = shards[0].steps, shards[0].epoch
     if any((each.steps, each.epoch) != (steps, epoch) for each in shards):

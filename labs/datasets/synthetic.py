@@ -1,15 +1,17 @@
-"""Synthetic versions of the data sets, in the layout and the file formats of the real ones; they need no network."""
+"""Synthetic versions of the data sets, in the layout and the file formats of the real ones; they need no network.
+
+    python -m labs.datasets.synthetic NAME FOLDER          as `registry.locate` runs it
+"""
 
 import datetime
 import io
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from labs.datasets.generated_images import face, fruit, generator, scene
-from labs.datasets.locks import make_folder_once
-from labs.run import paths
 
 GREEN, BLUE, GREY, BROWN = (90, 130, 70), (110, 150, 200), (130, 130, 130), (130, 95, 60)
 RED, YELLOW, WHITE, BLACK = (190, 60, 50), (220, 180, 60), (225, 225, 215), (50, 50, 55)
@@ -156,10 +158,6 @@ def write_wiki_mat(path: Path, rows: list[dict]) -> None:
 
 MAKERS = {"mnist": _mnist, "cifar10": cifar10, "fruits360": fruits360, "caltech256": _caltech256,
           "imdb_wiki": _imdb_wiki}
-VERSION = 1  # Increment when a file changes: that makes new folders.
 
-
-def make_synthetic(name: str) -> Path:
-    """Return the folder of a synthetic data set; the first worker that needs it generates it, the others wait."""
-    folder = paths.data_dir() / "embedded" / f"{name}-v{VERSION}"
-    return make_folder_once(folder, f"generating the synthetic {name}", MAKERS[name])
+if __name__ == "__main__":
+    MAKERS[sys.argv[1]](Path(sys.argv[2]))

@@ -7,9 +7,8 @@
     exercises.check("lab02.bug", {"symptom": "it never ends", "line": "line 25"})
 
 The cell that defines a function is judged, handed in and graded: the same text, run alone in a fresh process, with a
-time limit. `np` and `math` are there; whatever else it needs, the cell imports or defines. Each lab has a module here
-with its `QUESTIONS` and its `TASKS`, which need no records; their texts are on its page, their answers in `solutions/`,
-which can be left out of what students get. Imports no TensorFlow.
+time limit. Each lab has a module here with its `QUESTIONS` and its `TASKS`, which need no records; their texts are on
+its page, their answers in `solutions/`, which can be left out of what students get. Imports no TensorFlow.
 """
 
 import importlib
@@ -20,14 +19,12 @@ from typing import Any
 
 from labs.exercises import child, fresh_process
 from labs.exercises.code_tasks import Task
-from labs.exercises.grading import NoAnswerError, Question, Record, format_value, require, shorten
-from labs.exercises.guesses import judged
+from labs.exercises.grading import NoAnswerError, Question, Record, judged, require, shorten
 from labs.results import records
 from labs.run import atomic, catalogue
 from labs.run.environment import student_id
-from labs.run.errors import LabError, quoted
+from labs.run.errors import LabError, one_line, quoted
 from labs.run.paths import work_dir
-from labs.run.text import one_line
 
 __all__ = ["check", "entries", "judged", "load_answer", "runs", "show"]
 
@@ -47,13 +44,13 @@ def check(question: str, answer: Any, results_root: Path | None = None) -> None:
     Raises:
         AssertionError: The answer is wrong, or a record is missing; names the mistake, or the command for the record.
     """
-    entry, field, value, about, wrong = _find(question), "answer", answer, [], ""
+    entry, kept, about, wrong = _find(question), {}, [], ""
     try:
         if isinstance(entry, Task) and entry.arguments:
-            field, value = "cell", fresh_process.find_cell(answer, question.partition(".")[2], entry.arguments)
+            kept["cell"] = value = fresh_process.find_cell(answer, question.partition(".")[2])
         else:
-            value = child.loads(json.dumps(child.plain(answer)))  # As `labs grade` will read it.
-        about = _select_runs(question, results_root)
+            kept["answer"] = value = child.loads(json.dumps(child.plain(answer)))  # As `labs grade` will read it.
+        about = runs(question, results_root)
         print(f"{question}: right: {grade(question, value, about, student_id() or '')}")
     except NoAnswerError as problem:
         earlier = "; not kept: the hand-in has your earlier cell" * bool(load_answer(question))
@@ -61,10 +58,8 @@ def check(question: str, answer: Any, results_root: Path | None = None) -> None:
     except AssertionError as problem:
         names = shorten(", ".join(f"{run['lab']}/{run['run']}" for run in about))
         wrong = f"{problem}" + f"\n  Look at: {names}" * bool(about)
-    except Exception as error:
-        wrong = f"{format_value(answer)} cannot be graded: {shorten(f'{type(error).__name__}: {error}')}"
-    if value is not None:
-        _save(question, {field: value, "runs": [run["run"] for run in about]})
+    if answer is not None:
+        atomic.write_json(_path(question), kept | {"runs": [run["run"] for run in about]})
     require(not wrong, f"{question}: {wrong}")
 
 
@@ -96,15 +91,19 @@ def show(answers: Mapping[str, Any], results_root: Path | None = None) -> None:
 
 def runs(question: str, results_root: Path | None = None) -> list[Record]:
     """Return the records that a question is about; AssertionError names the command that makes missing ones."""
-    try:
-        return _select_runs(question, results_root)
-    except AssertionError as missing:
-        raise AssertionError(f"{question}: {missing}") from None
-
-
-def _select_runs(question: str, results_root: Path | None) -> list[Record]:
-    entry, lab = _find(question), catalogue.resolve(question[:5])
+    entry = _find(question)
+    lab = catalogue.resolve(question[:5])
     return [] if isinstance(entry, Task) else entry.select_runs(records.read_all(lab, results_root))
+
+
+def load_answer(question: str) -> dict[str, Any] | None:
+    """Return what was saved for a question: "answer" or "cell", and "runs"; None if nothing was."""
+    path = _path(question)
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def _path(question: str) -> Path:
+    return work_dir() / f"answers/{question}.json"
 
 
 def _find(question: str) -> Question | Task:
@@ -112,19 +111,3 @@ def _find(question: str) -> Question | Task:
     if question not in known:
         raise LabError(f"unknown question {quoted(question)}; there are: {', '.join(known)}")
     return known[question]
-
-
-# Saved answers, in `work/answers/`.
-
-def _save(question: str, answer: dict[str, Any]) -> None:
-    """Save an answer or a cell, and the names of the records from which it was judged; print why it is not saved."""
-    try:
-        atomic.write_json(work_dir() / f"answers/{question}.json", answer | {"student": student_id()})
-    except Exception as problem:
-        print(f"{question}: not saved for the hand-in: {one_line(problem)}")
-
-
-def load_answer(question: str) -> dict[str, Any] | None:
-    """Return what was saved for a question: "answer" or "cell", "runs" and "student"; None if nothing was."""
-    path = work_dir() / f"answers/{question}.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None

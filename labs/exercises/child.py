@@ -19,18 +19,22 @@ from typing import Any
 
 import numpy as np
 
+KIT = "labs", "solutions"
+
 
 def plain(value: Any) -> Any:
-    """Return a value in JSON's types: arrays and sets as lists, whatever is not plain data as the name of its type."""
+    """Return a value as plain data: arrays and sets as lists, whatever else as the name of its type."""
     if hasattr(value, "__array__"):  # Of numpy, pandas or TensorFlow.
         value = np.asarray(value).tolist()
-    if value is None or isinstance(value, str | bool):
+    if value is None or isinstance(value, str | bytes | bool):
         return value
     if isinstance(value, Mapping):
         return {plain(key): plain(entry) for key, entry in value.items()}
     if isinstance(value, Integral | Real):
         return int(value) if isinstance(value, Integral) else float(value)
-    return list(map(plain, value)) if isinstance(value, Collection) else f"a {type(value).__name__}"
+    if not isinstance(value, Collection):
+        return f"a {type(value).__name__}"
+    return tuple(map(plain, value)) if isinstance(value, tuple) else list(map(plain, value))
 
 
 def loads(text: str | bytes) -> Any:
@@ -42,14 +46,12 @@ def loads(text: str | bytes) -> Any:
 def define(cell: str, name: str, **more: Any) -> Callable[..., Any]:
     """Run a cell and return the function that it defines under a name; NameError if there is none.
 
-    The cell may use `np`, `math`, IPython's magics and what `more` gives without an import. What its page imports from
-    the kit and gives to `exercises.show` is left out.
+    The cell may use `np`, `math`, magics and `more`. Its imports of the kit and calls of `exercises` are left out.
     """
     tree = ast.parse(cell)
     tree.body = [each for each in tree.body if not re.match(r"(from|import) (labs|solutions)\b|exercises\.\w+\(",
                                                             ast.unparse(each))]
-    for kit in ("labs", "solutions"):
-        sys.modules[kit] = None  # type: ignore[assignment]  # An import fails, as it does in a container.
+    sys.modules.update(dict.fromkeys(KIT))  # type: ignore[arg-type]  # An import fails, as it does in a container.
     # Pickle, dataclasses and typing look names up in the module that runs.
     sys.modules["__main__"] = page = types.ModuleType("__main__")
     magics = types.SimpleNamespace(run_line_magic=print, system=print)
@@ -63,23 +65,20 @@ def define(cell: str, name: str, **more: Any) -> Callable[..., Any]:
 def answer_call(function: Callable[..., Any], args: Any) -> str:
     """Return what a call returns, and the arguments after it, as JSON; or the error that it raises."""
     try:
-        return json.dumps(plain({"value": function(*args), "args": args}))
+        return json.dumps(plain({"value": function(*args), "args": args}), default=list)  # Bytes.
     except BaseException as problem:
         return json.dumps(describe_error(problem))
 
 
 def describe_error(problem: BaseException) -> dict[str, Any]:
     """Return an error as plain data: its class, its text, and what the cell needs."""
-    name, needs = getattr(problem, "name", None), ""
+    name, needs, missing = getattr(problem, "name", None), "", isinstance(problem, ModuleNotFoundError)
     if type(problem) is NameError and name:
         needs = f"this cell needs `{name}`, which it does not define: define it in this cell"
-    elif isinstance(problem, ModuleNotFoundError) and name in ("labs", "solutions"):
-        needs = "this cell imports the kit, which it may not use: write what it needs into this cell"
-    elif isinstance(problem, ModuleNotFoundError) and name:
-        needs = (f"this cell imports `{name}`, which is not installed here; if you wrote that module, put its code "
-                 "into this cell")
+    elif missing and name:
+        needs = f"this cell imports `{name}`, which is not installed here; put the code that it needs into this cell"
     return {"error": f"{type(problem).__name__}: {str(problem)[:1000]}".removesuffix(": "), "needs": needs,
-            "not_installed": "not installed" in needs, "refused": isinstance(problem, ValueError)}
+            "not_installed": missing and str(name).split(".")[0] not in KIT, "refused": isinstance(problem, ValueError)}
 
 
 def main() -> None:
@@ -88,7 +87,7 @@ def main() -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in range(3):
         os.dup2(nowhere, descriptor)
-    functions: list[Callable[..., Any]] = [lambda cell, name: functions.append(define(cell, name))]
+    functions: list[Callable] = [lambda cell, name: functions.append(define(cell, name))]
     with contextlib.suppress(EOFError):
         while True:
             args = pickle.load(calls)

@@ -22,8 +22,7 @@ Asker = Callable[[Sequence[Any]], dict[str, Any]]
 class Task:
     """A function to write, with its arguments, or a bug to find.
 
-    `grade` takes the answer, the student's function, or the text of a cell that runs on real workers; it returns what
-    was checked, or raises AssertionError.
+    `grade` takes the student's function, the text of a cell that runs on real workers, or the answer.
     """
 
     grade: Callable[..., str]
@@ -61,20 +60,19 @@ class Call:
 class StudentFunction:
     """A function that a student wrote, in its cell.
 
-    `rng` draws further inputs, which differ from student to student and are always the same for one. `ask_second` calls
-    the function in a second process, where Python's hash() of a text is another.
+    `rng` draws further inputs, which differ from student to student and are always the same for one. `start` returns
+    the process of a number, 1 or 2, between which Python's hash() of a text differs.
     """
 
     name: str
     arguments: Sequence[str]
-    ask: Asker
+    start: Callable[[int], Asker]
     rng: np.random.Generator
-    ask_second: Asker
     cell: str
 
     def __call__(self, *args: Any, second_process: bool = False) -> Call:
         """Call it, and return what came out as plain data; AssertionError if that is an error, or nothing."""
-        text, answer = self._text(args), (self.ask_second if second_process else self.ask)(args)
+        text, answer = self._text(args), self.start(1 + second_process)(args)
         require("error" not in answer, f"`{text}` raised {shorten(str(answer.get('error')))}")
         if answer["value"] is None:
             raise NoAnswerError(f"no answer yet: `{text}` returned nothing")
@@ -90,7 +88,7 @@ class StudentFunction:
 
     def expect_value_error(self, *args: Any, because: str) -> None:
         """Raise AssertionError, with the reason, unless the function raises ValueError for these arguments."""
-        answer = self.ask(args)
+        answer = self.start(1)(args)
         did = f"raised {shorten(answer['error'])}" if "error" in answer else f"returned {format_value(answer['value'])}"
         require(answer.get("refused"), f"`{self._text(args)}` {did}, not ValueError: {because}")
 
@@ -118,11 +116,11 @@ def arrays(value: Any, like: Sequence[np.ndarray]) -> list[np.ndarray] | None:
     """Return a list of arrays with given shapes, and None for anything else."""
     try:
         found = list(map(np.asarray, value)) if isinstance(value, list) else []
-    except ValueError:  # Lists of unequal lengths.
+        same = [array.dtype.kind in "iuf" and array.shape == np.shape(other)
+                for array, other in zip(found, like, strict=True)]
+    except ValueError:  # Unequal lengths.
         return None
-    same = [array.dtype.kind in "iuf" and array.shape == np.shape(other)
-            for array, other in zip(found, like, strict=False)]
-    return found if len(found) == len(like) and all(same) else None
+    return found if all(same) else None
 
 
 def close(one: Any, other: Any) -> bool:
@@ -136,24 +134,20 @@ COMMON = {
     "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
     "some images are never seen": "every image is in the share of one worker, in every epoch",
     "it never ends": "all workers take equally many steps, and call the same collectives in the same order"}
-"""Symptoms that most pages offer, and what is wrong about them in most scripts."""
 SHARDED = "each worker takes every size-th image: together they take all of them"
 AVERAGED = "the optimizer averages the gradients, as it should"
 BROADCAST = "it makes the weights equal at the start"
-"""What is right about lines that most scripts have."""
+"""What is wrong about symptoms that most pages offer, and right about lines that most scripts have."""
 
 
 def bug(symptom: str, line: int, reason: str, symptoms: Mapping[str, str], lines: Mapping[int, str]) -> Task:
-    """Return the task to find the symptom and the line of a script's bug, and the reason.
-
-    `symptoms` and `lines` are the other choices of the page, each with what is wrong about it.
-    """
-    others = {name: hint for name, hint in (COMMON | dict(symptoms)).items() if name != symptom}
-    numbered = {f"line {number}": hint for number, hint in lines.items()}
+    """Return the task to find a script's bug; each other choice of the page has what is wrong about it."""
+    others, numbered = COMMON | dict(symptoms), {f"line {number}": hint for number, hint in lines.items()}
+    others.pop(symptom, None)
 
     def grade_line(given: Any) -> str:
-        number = re.fullmatch(r"\s*(?:line)?\s*(\d+)\s*", str(given), re.I)  # 31, "31" and "Line 31", too.
-        return grade_choice(f"line {number[1]}" if number else given, {f"line {line}"}, numbered, reason)
+        number = re.sub(r"(?i)\s*line\s*|\s", "", str(given))  # 31, "31" and "Line 31".
+        return grade_choice(f"line {number}", {f"line {line}"}, numbered, reason)
 
     return Task(lambda answer: grade_entries(answer, {
         "symptom": lambda given: grade_choice(given, {symptom}, others, reason), "line": grade_line}))

@@ -20,7 +20,7 @@ import numpy as np
 
 from labs.exercises import child
 from labs.exercises.code_tasks import Asker, StudentFunction, Task
-from labs.exercises.grading import NoAnswerError, NotInstalledError, format_value, shorten
+from labs.exercises.grading import NoAnswerError, NotInstalledError, format_value, require, shorten
 from labs.run import environment
 
 SECONDS = 30
@@ -34,14 +34,11 @@ ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "TF_NUM_INTR
                "TF_NUM_INTEROP_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "MALLOC_ARENA_MAX": "2", "LC_ALL": "C.UTF-8"}
 
 
-def find_cell(function: Any, name: str, arguments: Sequence[str]) -> str:
+def find_cell(function: Any, name: str) -> str:
     """Return the text of the cell, or of the file, that defines a function; NoAnswerError if there is none."""
     if not callable(function):
-        form = f"{name}({', '.join(arguments)})"
-        raise NoAnswerError(f"the answer is the function `{form}`, not {format_value(function)}")
+        raise NoAnswerError(f"the answer is the function `{name}`, not {format_value(function)}")
     inner = inspect.unwrap(function)
-    inner = getattr(inner, "func", inner)  # Of a partial.
-    inner = inner if hasattr(inner, "__code__") else type(inner).__call__
     text = "".join(linecache.getlines(inner.__code__.co_filename)) if hasattr(inner, "__code__") else ""
     if not text:
         raise NoAnswerError("the source of the function was not found; define it with `def` in a cell, without %%time")
@@ -57,12 +54,9 @@ def grade(name: str, task: Task, cell: str, owner: str, container: Sequence[str]
     """
     function = name.partition(".")[2]
     with contextlib.ExitStack() as stack:
-        def start(hash_seed: int) -> Asker:
-            return stack.enter_context(start_process(cell, function, hash_seed, container))
-
-        first, second = start(1), functools.cache(lambda: start(2))
+        start = functools.cache(lambda number: stack.enter_context(start_process(cell, function, number, container)))
         rng = np.random.default_rng(environment.personal_seed(f"{owner}/{name}"))
-        return task.grade(StudentFunction(function, task.arguments, first, rng, lambda args: second()(args), cell))
+        return task.grade(StudentFunction(function, task.arguments, start, rng, cell))
 
 
 @contextlib.contextmanager
@@ -100,18 +94,9 @@ def _ask(process: subprocess.Popen, end: float, args: Sequence[Any]) -> dict[str
         calls.write(pickle.dumps(args))
         calls.flush()
         line = answers.readline(LONGEST + 1)
-    if not line.endswith(b"\n"):
-        raise AssertionError(f"the function failed: {_explain_end(process, line, end)}")
+    late = f"it had not ended after {SECONDS} s: does one of its loops never end?" * (time.monotonic() >= end)
+    require(line.endswith(b"\n"), f"the function failed: {late or 'it ended its process, or returned too much'}")
     answer = child.loads(line)
     if answer.get("needs"):
-        raise (NotInstalledError if answer.get("not_installed") else NoAnswerError)(shorten(answer["needs"]))
+        raise (NotInstalledError if answer["not_installed"] else NoAnswerError)(shorten(answer["needs"]))
     return answer
-
-
-def _explain_end(process: subprocess.Popen, line: bytes, end: float) -> str:
-    if len(line) > LONGEST:
-        return f"it returned more than {LONGEST >> 20} MiB"
-    code = process.wait()
-    if time.monotonic() >= end:
-        return f"it had not ended after {SECONDS} s: does one of its loops never end?"
-    return "it ended its process" + f" (signal {-code})" * (code < 0)

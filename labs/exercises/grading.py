@@ -5,24 +5,24 @@ A grader names the mistake where it recognizes one, and never reveals the right 
 
 import dataclasses
 import math
-from collections.abc import Callable, Collection, Mapping
-from numbers import Real
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from labs.exercises.child import plain
 from labs.exercises.selecting import Record, Selector, images_per_sec
 from labs.results import noise
-from labs.run.text import printable
+from labs.run.errors import one_line
 
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """A question that is graded from the student's own records; the page has its text."""
+    """A question that is graded from the student's own records; `compare` takes the answer and each of those runs."""
 
     select_runs: Selector
     compare: Callable[..., str]
-    """Takes the answer and each of those runs."""
     timed: bool = False
     """Whether it is about measured times: lint's warning, if they allow no conclusion, then stands beside the mark."""
 
@@ -51,6 +51,14 @@ def require(holds: Any, problem: str) -> None:
 
 FORMULA = "The formula: "
 """Ends the hint on a wrong number; what follows is the solution."""
+OF_SHARES = {100.0: "that is in percent; a share is a number from 0 to 1"}
+OF_NUMBERS = {power: f"{name} times too {off}; check the units"
+              for name, factor in {"a thousand": 1e3, "a million": 1e6, "sixty": 60.0, "a hundred": 100.0}.items()
+              for power, off in {factor: "large", 1 / factor: "small"}.items()}
+OF_BYTES = OF_NUMBERS | {1 / 4: "that counts numbers, not bytes; a number in float32 has 4 bytes",
+                         8.0: "that is in bits; a byte has 8 bits"} | dict.fromkeys(
+    (2**20 / 1e6, 1e6 / 2**20), "that confuses MB, 1e6 bytes, with MiB, 2^20 bytes")
+"""Hints by how many times too large a wrong number is."""
 
 
 def grade_number(answer: Any, right: float, unit: str, formula: str, mistakes: Mapping[str, float] | None = None, *,
@@ -65,7 +73,8 @@ def grade_number(answer: Any, right: float, unit: str, formula: str, mistakes: M
         mistakes: Figures that typical mistakes give, by what the mistake is: "that is ...".
         rel_tol, abs_tol: The relative tolerance, and the absolute one, for what may be near 0.
     """
-    require(is_number(answer) and math.isfinite(answer), f"the answer is a number ({unit}), not {format_value(answer)}")
+    usable = is_number(answer) and abs(answer) < 1e300  # Neither NaN nor infinite.
+    require(usable, f"the answer is a number ({unit}), not {format_value(answer)}")
     given = float(answer)
 
     def near(value: float, tolerance: float = rel_tol) -> bool:
@@ -73,38 +82,17 @@ def grade_number(answer: Any, right: float, unit: str, formula: str, mistakes: M
 
     if near(right):
         return formula
-    hints = (hint for hint, value in (mistakes or {}).items() if near(value, max(rel_tol, 0.005)))
-    hint = next(hints, None) or _hint_from_factor(near, given, right, unit)
+    factors = OF_BYTES if unit in ("bytes", "MB", "MiB", "GB/s") else OF_SHARES if unit == "share" else OF_NUMBERS
+    hints = [*(mistakes or {}).items(), *((hint, factor * right) for factor, hint in factors.items())]
+    hint = next((hint for hint, value in hints if near(value, max(rel_tol, 0.005))), (
+        "it is not one of the usual mistakes; check the units, and which number is divided by which"))
     raise AssertionError(f"{given:.6g} is not right: {hint}. "
                          f"{FORMULA}{formula}" + f" ({unit})" * (unit != "no unit"))
 
 
 def is_number(answer: Any) -> bool:
     """Return whether an answer is a real number and not a bool."""
-    return isinstance(answer, Real) and not isinstance(answer, bool)
-
-
-def _hint_from_factor(near: Callable[..., bool], given: float, right: float, unit: str) -> str:
-    """Return a hint from how far the answer is off."""
-    if unit == "share" and near(100 * right):
-        return "that is in percent; a share is a number from 0 to 1"
-    factors = {"a thousand": 1000, "a million": 1e6, "sixty": 60, "a hundred": 100}
-    for name, factor in factors.items() if unit != "share" else ():
-        if near(factor * right) or near(right / factor):
-            return f"{name} times too {'large' if given > right else 'small'}; check the units"
-    of_bytes = {1 / 4: "that counts numbers, not bytes; a number in float32 has 4 bytes",
-                8: "that is in bits; a byte has 8 bits",
-                **dict.fromkeys((2**20 / 1e6, 1e6 / 2**20), "that confuses MB, 1e6 bytes, with MiB, 2^20 bytes")}
-    for factor, text in of_bytes.items() if unit in ("bytes", "MB", "MiB", "GB/s") else ():
-        if near(factor * right):
-            return text
-    if unit == "no unit" and 0 < min(given, right) < 1 < max(given, right):
-        return f"it is {'below' if given < 1 else 'above'} 1, unlike your runs: is it inverted, a / b instead of b / a?"
-    if given * right < 0:
-        return "its sign is wrong"
-    far = given and right and abs(math.log(abs(given / right))) > math.log(5)
-    return "it is far off; check the units, and which number is divided by which" if far else (
-        "it is not one of the usual mistakes")
+    return isinstance(answer, int | float | np.number) and not isinstance(answer, bool)
 
 
 def grade_choice(answer: Any, right: Collection[Any], others: Mapping[Any, str], reason: str) -> str:
@@ -130,32 +118,59 @@ def grade_entries(answer: Any, graders: Mapping[Any, Callable[[Any], str]]) -> s
     return "; ".join(f"{name}: {reason}" * (len(reasons) > 1) or reason for reason, name in reasons.items())
 
 
-LONGEST = 160
-"""Most characters of a value or an error in a hint."""
-
-
 def format_value(value: Any) -> str:
-    """Return a value as short text: arrays as lists, numbers with six digits; only its type if it cannot be shown."""
-    try:
-        return shorten(repr(_round(value)))
-    except Exception:
-        return f"a {type(value).__name__}"
+    """Return a value as short text: arrays as lists, numbers with six digits."""
+    return shorten(re.sub(r"\d+\.\d{6,}(e-?\d+)?", lambda number: repr(float(f"{float(number[0]):.6g}")),
+                          repr(plain(value))))
 
 
 def shorten(text: str) -> str:
-    """Return text as one short line, escaped as by `printable`."""
-    text = printable(" ".join(text[:10 * LONGEST].split()))
-    return text if len(text) <= LONGEST else f"{text[:LONGEST - 3]}..."
+    """Return text as one short line."""
+    return one_line(text, 160)
 
 
-def _round(value: Any) -> Any:
-    if isinstance(value, np.ndarray | np.generic):
-        return _round(value.tolist())
-    if type(value) in (list, tuple):
-        return type(value)(map(_round, value))
-    if type(value) is dict:
-        return {_round(key): _round(entry) for key, entry in value.items()}
-    return float(f"{value:.6g}") if type(value) is float else value
+def judged(guess: Any, right: Any, within: float = 0.0, margin: float = 0.0) -> str:
+    """Return a prediction with "right", "not quite: ..." or "incomplete: ..."; without one, return it as text.
+
+    A guess is a value, or as many as `right` has; None, also in place of a value, means no prediction. A list or a
+    dictionary holds several right values; in a set each one is right. A number may be off by `within` of the right one,
+    and always by `margin`.
+    """
+    text, pairs = format_value(guess), list(_pair(guess, right))
+    given = [pair for pair in pairs if pair[0] is not None]
+    if not given:
+        return str(guess)
+    for one, value in given:
+        if is_number(value) and isinstance(one, str | tuple):  # "67%", and 18,760, which Python takes for two numbers.
+            return f"{text}: the answer must be a number, such as 0.67 or 18760, not {format_value(one)}"
+    allowed = " or ".join([f"within {within:.0%}"] * bool(within) + [f"within {margin:g}"] * bool(margin))
+    measured = format_value(right) + f" ({allowed} is right)" * bool(allowed)
+    if not all(_matches(*pair, within, margin) for pair in given):
+        return f"{text}: not quite: {measured}"
+    if len(given) < len(pairs):
+        return f"{text}: incomplete: {measured}"
+    return f"{text}: right" + f": {measured}" * bool(allowed)
+
+
+def _pair(guess: Any, right: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield each guess with the right value; a guess of another form matches nothing."""
+    if isinstance(right, Mapping) and isinstance(guess, Mapping):
+        guess, right = list(map(guess.get, right)), list(right.values())
+    if isinstance(right, list) and isinstance(guess, list | tuple | np.ndarray) and len(guess) == len(right) > 0:
+        for one, other in zip(guess, right, strict=True):
+            yield from _pair(one, other)
+    else:
+        yield guess, right
+
+
+def _matches(guess: Any, right: Any, within: float, margin: float) -> bool:
+    if isinstance(right, set):
+        return any(_matches(guess, each, within, margin) for each in right)
+    if is_number(guess) and is_number(right):
+        return bool(abs(guess - right) <= max(within * abs(right), margin, 1e-9))
+    if isinstance(guess, str) and isinstance(right, str):
+        return guess.strip().casefold() == right.casefold()
+    return isinstance(guess, bool | np.bool_) and isinstance(right, bool | np.bool_) and guess == right
 
 
 def ratio(above: float, below: float) -> float:

@@ -27,9 +27,8 @@ from labs.results import records
 from labs.results.records import LabName, Record
 from labs.run import atomic, catalogue
 from labs.run.environment import STUDENT, STUDENT_ID
-from labs.run.errors import LabError
+from labs.run.errors import LabError, one_line, plural
 from labs.run.paths import format_path, results_dir, work_dir
-from labs.run.text import one_line, plural
 
 MANIFEST, ANSWERS, NOTEBOOK, RECORDS = "manifest.json", "answers.json", "notebook.ipynb", "records.jsonl"
 LARGEST = 32 << 20
@@ -63,7 +62,7 @@ def read(path: Path) -> HandIn:
     """Read a hand-in from an untrusted zip or folder, in memory; LabError names why one is refused."""
     try:
         files: dict[str, bytes] = {}
-        for name, content in _read_folder(path) if path.is_dir() else _read_zip(atomic.read_bytes(path, LARGEST)):
+        for name, content in _read_folder(path) if path.is_dir() else _read_zip(_read_file(path)):
             if name in files:
                 raise LabError(f"it holds two files {name}")
             files[name] = content
@@ -73,11 +72,22 @@ def read(path: Path) -> HandIn:
         raise LabError(f"{path}: {one_line(problem)}; hand in the zip as `labs handin` wrote it") from None
 
 
+def _read_file(path: Path) -> bytes:
+    """Return a file's content; raise LabError if it is too large, or a device without an end."""
+    if not path.is_file():
+        raise LabError(f"{path}: it is not a regular file")
+    with open(path, "rb") as file:
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise LabError(f"{path}: it is larger than {LARGEST >> 20} MiB")
+    return content
+
+
 def _read_folder(folder: Path) -> Iterator[tuple[str, bytes]]:
     for parent, _, names in os.walk(folder):
         for name in {MANIFEST, ANSWERS, NOTEBOOK, RECORDS}.intersection(names):
             if not Path(parent, name).is_symlink():  # It could show another student's.
-                yield name, atomic.read_bytes(Path(parent, name), LARGEST)
+                yield name, _read_file(Path(parent, name))
 
 
 def _read_zip(content: bytes) -> Iterator[tuple[str, bytes]]:
@@ -136,9 +146,7 @@ def pack(lab: str, student: str, folder: Path) -> tuple[Path, HandIn, list[str]]
     with atomic.writing(target) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():
             archive.writestr(name, content)
-    missing = [f"{name}: {STUDENT} was not {student} when its cell ran; run it again" if answer else
-               f"{name}: no answer; write it in the notebook, and run its cell"
-               for name, answer in saved.items() if not answer or answer["student"] != student]
+    missing = [f"{name}: no answer; write it in the notebook, and run its cell" for name in saved if not saved[name]]
     missing += [] if packed else [f"no record of {lab} in {format_path(results_dir())}"]
     if others := [run["run"] for run in packed if run.get("student") != student]:
         missing.append(f"{plural(len(others), 'record')} without your id, such as {others[-1]}: {STUDENT} was not set")

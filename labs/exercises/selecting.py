@@ -13,8 +13,8 @@ runs"; raises AssertionError if they are missing."""
 
 def newest(what: str, source: str, accept: Callable[[Record], Any]) -> Selector:
     """Return a selector of the newest record that is accepted; the command or section `source` makes such a record."""
-    def select(records: list[Record]) -> list[Record]:
-        for record in filter(accept, reversed(records)):
+    def select(every: list[Record]) -> list[Record]:
+        for record in filter(accept, reversed(every)):
             return [record]
         raise missing_run(what, source)
 
@@ -40,11 +40,8 @@ def pair_with_one_worker(source: str, *, strong: bool = False, may_differ: Colle
                          accept: Callable[[Record], Any] = images_per_sec) -> Selector:
     """Return a selector of the newest pair of runs with the same settings, one of one worker and one of several.
 
-    Args:
-        source: The command or the section of the notebook that makes such a pair.
-        strong: Whether the two have the same global batch size, instead of the same batch size per worker.
-        may_differ: Further settings in which the two may differ.
-        accept: What both records must have.
+    `strong` asks for the same global batch size, instead of the same batch size per worker; `may_differ` has further
+    settings that may differ; `accept` is what both records must have, and `source` what makes such a pair.
     """
     allowed = {"seed", *may_differ, *(("batch_size",) if strong else ())}
 
@@ -56,8 +53,8 @@ def pair_with_one_worker(source: str, *, strong: bool = False, may_differ: Colle
         return (not multi_worker(one) and differing_settings(one, many) <= allowed
                 and len(threads) < 2 and len(batches) < 2)
 
-    def select(records: list[Record]) -> list[Record]:
-        usable = list(filter(accept, reversed(records)))
+    def select(every: list[Record]) -> list[Record]:
+        usable = list(filter(accept, reversed(every)))
         for many in filter(multi_worker, usable):
             for one in usable:
                 if comparable(one, many):

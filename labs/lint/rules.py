@@ -17,15 +17,12 @@ MOST = 1 + scaling.ROUNDED
 
 
 class Finding(NamedTuple):
-    """A figure that cannot be right, or a statement that the figures do not support."""
+    """Figures that cannot be right or prove nothing: in which file or run, by which rule, why, and the cure."""
 
     where: str
-    """File, or lab/run."""
     lines: tuple[int, ...]
-    """Lines of the file; empty for a record."""
     rule: str
     text: str
-    """The figures, the probable cause and the cure."""
 
     def __str__(self) -> str:
         lines = f", line{'s' * (len(self.lines) > 1)} {', '.join(map(str, self.lines))}" if self.lines else ""
@@ -134,22 +131,12 @@ def _images(row: Row, alone: Row | None) -> float:
     return math.nan if fixed else alone.steps_per_epoch * alone.batch_size
 
 
-def other_layout_than_asked(rows: list[Row]) -> Found:
-    """Find runs whose workers, nodes, threads or backend are not those that were asked for."""
+def other_workers_than_asked(rows: list[Row]) -> Found:
+    """Find runs of other workers than the run's name says."""
     for row in rows:
-        for what, asked, used in row.get("asked", ()):
-            if str(asked).lower() != str(used).lower():
-                alone = ("each process may have trained alone: start them with one `labs run`" if what == "workers"
-                         else "compare the run by what ran")
-                yield f"{asked} {what} asked for, {used} ran; {alone}", row
-
-
-def wrong_global_batch(rows: list[Row]) -> Found:
-    """Find a global batch that is not batch x workers."""
-    for row in rows:
-        right = row.batch_size * row.size
-        if row.global_batch_size > 0 and abs(row.global_batch_size - right) > 0:
-            yield f"{text(row.global_batch_size)} is not {text(row.batch_size)} x {row['workers']} = {text(right)}", row
+        if row.get("asked") and row["asked"] != row["size"]:
+            yield (f"{row['asked']} workers asked for, {text(row.size)} ran; each process may have trained alone: "
+                   "start them with one `labs run`"), row
 
 
 def changed_learning_rate(rows: list[Row]) -> Found:
@@ -261,6 +248,6 @@ def bytes_by_batch(rows: list[Row]) -> Found:
                              "fewer steps when the batch is larger (which of the two is it?)", row) for row in same)
 
 
-RULES = (efficiency_above_1, wrong_speedup, steps_of_other_workers, other_layout_than_asked, wrong_global_batch,
+RULES = (efficiency_above_1, wrong_speedup, steps_of_other_workers, other_workers_than_asked,
          changed_learning_rate, two_things_changed, difference_within_noise, busy_machine, identical_clocks,
          parts_that_do_not_sum, bandwidth_above_the_machine, bytes_by_batch)

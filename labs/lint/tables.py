@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from labs.results import ledger, noise, records
-from labs.run import usage
+from labs.run import command_line
 from labs.run.errors import LabError, quoted
 
 TEXTS = ("part", "experiment", "model", "data", "device")
@@ -144,16 +144,10 @@ def from_records(runs: list[records.Record]) -> list[Row]:
     return rows
 
 
-def _asked(run: records.Record) -> list[tuple[str, Any, Any]]:
-    """Return what was asked for, by the run's name and Config, and what ran."""
-    config, layout = run["config"], run["layout"]
-    # The names that `labs run` and `labs sweep` give to runs.
-    name = re.match(r"(?:\d{8}-\d{6}|sweep)-w(\d+)(?:-n(\d+))?", run["run"])
-    asked = [("workers", name and name[1], layout["size"]), ("nodes", name and name[2], layout["nodes"]),
-             ("threads", config.get("threads"), layout.get("threads"))]
-    if {str(each.get("backend")).lower() for each in (config, layout)} <= {"mpi", "gloo", "nccl"}:
-        asked.append(("backend", config["backend"], layout["backend"]))
-    return [each for each in asked if each[1]]
+def _asked(run: records.Record) -> int:
+    """Return the workers that were asked for, by the name that `labs run` and `labs sweep` give to a run, or 0."""
+    name = re.match(r"(?:\d{8}-\d{6}|sweep)-w(\d+)", run["run"])
+    return int(name[1]) if name else 0
 
 
 def _clocks(run: records.Record) -> tuple[float, ...]:
@@ -168,40 +162,41 @@ def read(path: Path) -> list[Row]:
     Raises:
         LabError: It cannot be read, or has an unknown column, a text for a number, or no figure.
     """
-    rows, lines = [], _lines(path)
-    names = {name: None for cells in lines.values() for name in cells}
+    names, lines = _lines(path)
     for unknown in (name for name in names if name not in COLUMNS):
-        raise LabError(f"{path.name}: unknown column {quoted(unknown)}{usage.suggestion(unknown, COLUMNS)}; fill in "
+        similar = command_line.suggestion(unknown, COLUMNS)
+        raise LabError(f"{path.name}: unknown column {quoted(unknown)}{similar}; fill in "
                        f"the table that `labs lint --template` prints; known are {', '.join(COLUMNS)}")
-    if not any(name in FIGURES for name in names):
+    if not any(cells.get(name) for name in FIGURES for cells in lines.values()):
         raise LabError(f"{path.name} holds no figures to check; give at least one of {', '.join(FIGURES)}")
+    rows = []
     for line, texts in lines.items():
         place = f"{path.name}, line {line}"
         cells: dict[str, Any] = {RENAMED.get(name, name): cell if name in TEXTS else _number(place, name, cell)
-                                 for name, cell in texts.items()}
+                                 for name, cell in texts.items() if cell}
         rows.append(Row(cells | {
             "where": path.name, "line": line, "settings": {name: str(cells.get(name, "")) for name in ALIKE},
             "steps_per_epoch": cells.get("steps", math.nan) / max(1.0, cells.get("epochs", 1.0))}))
     return rows
 
 
-def _lines(path: Path) -> dict[int, dict[str, str]]:
-    """Return the cells of a file that are not empty, by line and column."""
+def _lines(path: Path) -> tuple[list[str], dict[int, dict[str, str]]]:
+    """Return the column names of a file, and the cells of its lines that are not empty, by line and column."""
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
-            head, *lines = csv.reader(file, skipinitialspace=True)
+            names, *lines = csv.reader(file, skipinitialspace=True)
     except OSError as problem:
         raise LabError(f"{path}: {problem.strerror}; give a results folder, which `labs run lab10_caltech` makes, or "
                        "a CSV file") from None
     except (ValueError, csv.Error):
         raise LabError(f"{path.name} is not a table; save it as CSV in UTF-8, with commas between the cells") from None
-    rows = {number: cells for number, cells in enumerate(lines, 2) if any(cells)}
-    for number, cells in rows.items():  # Cells may have shifted.
-        if len(cells) != len({*head}):
-            raise LabError(f"{path.name}, line {number}: {len(cells)} cells under {len({*head})} columns; leave no "
+    found = {}
+    for number, cells in ((number, cells) for number, cells in enumerate(lines, 2) if any(cells)):
+        if len(cells) != len({*names}):  # Cells may have shifted.
+            raise LabError(f"{path.name}, line {number}: {len(cells)} cells under {len({*names})} columns; leave no "
                            "cell out, name no column twice, and write decimal points, not commas")
-    return {number: {name: cell for name, cell in zip(head, cells, strict=True) if cell}
-            for number, cells in rows.items()}
+        found[number] = dict(zip(names, cells, strict=True))
+    return [name for name in names if any(cells[name] for cells in found.values())], found
 
 
 def _number(place: str, name: str, cell: str) -> float:

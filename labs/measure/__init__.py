@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from labs.run import lazy
+from labs.run import attach_lazily
 
 if TYPE_CHECKING:
     from labs.measure import (
@@ -19,4 +19,4 @@ if TYPE_CHECKING:
     from labs.measure.throughput import gradient_bytes
     from labs.measure.utilization import Utilization
 else:
-    __getattr__, __dir__, __all__ = lazy.attach(__name__, __file__)
+    __getattr__, __dir__, __all__ = attach_lazily(__name__, __file__)

@@ -1,10 +1,9 @@
-"""Collective benchmarks: all-reduce, broadcast and all-gather of Horovod, with raw MPI as the reference.
+"""All-reduce benchmarks: those of Horovod, with raw MPI as the reference.
 
     algbw    bytes / seconds
-    busbw    algbw x what each worker's link carries per byte: comparable with the link for any number of workers
+    busbw    algbw x 2 (N - 1) / N, what each worker's link carries: comparable with the link for any number of workers
 
-The factors are those of NCCL's tests (github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md). `bytes` is the size of the
-reduced or broadcast tensor, and of an all-gather the size of the result.
+The factor is that of NCCL's tests (github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md).
 """
 
 import math
@@ -21,16 +20,15 @@ from labs.training import hvd_ops
 
 Row = dict[str, Any]
 Call = Callable[[], Any]
-COLLECTIVES = ("allreduce", "broadcast", "allgather")
 FIRST = 40
 """Calls before a measurement: until the threads of a new run have settled, calls are several times slower."""
 REPEATS = 10, 50
 """Least and most repeats of a case: the median of fewer is too uncertain."""
 
 
-def busbw_factor(collective: str, size: int) -> float:
-    """Return busbw / algbw of a collective with `size` workers."""
-    return {"allreduce": 2 * (size - 1) / size, "broadcast": 1.0, "allgather": (size - 1) / size}[collective]
+def busbw_factor(size: int) -> float:
+    """Return busbw / algbw of an all-reduce of `size` workers."""
+    return 2 * (size - 1) / size
 
 
 def message_sizes(largest: int) -> list[int]:
@@ -38,32 +36,24 @@ def message_sizes(largest: int) -> list[int]:
     return [4**power for power in range(1, int(math.log(largest, 4) + 1e-9) + 1)]
 
 
-def measure(backend: str, sizes: Sequence[int], seconds: float,
-            collectives: Sequence[str] = COLLECTIVES) -> list[Row]:
-    """Return a row per collective, message size and library; every worker must call it, and gets the same rows."""
-    cases = [(collective, nbytes) for collective in collectives for nbytes in sizes]
-    graphs = {collective: _graph(collective) for collective in collectives}
+def measure(backend: str, sizes: Sequence[int], seconds: float) -> list[Row]:
+    """Return a row per message size and library; every worker must call it, and gets the same rows."""
     rows = []
-    for collective, nbytes in cases:
-        elements = _elements(nbytes)
-        mine = elements // hvd.size() if collective == "allgather" else elements
-        graph, tensor = graphs[collective], tf.ones(mine)
-        calls = {f"Horovod over {backend}": lambda: graph(tensor).numpy(),  # noqa: B023 - On a GPU numpy() waits.
-                 "raw MPI": _raw_mpi(collective, mine, elements)}
-        for library, times in time_in_turns(calls, seconds / len(cases)).items():
-            rows.append({"collective": collective, "library": library} | _row(collective, 4 * elements, times))
+    for nbytes in sizes:
+        reduce, tensor = reduction(nbytes)
+        source, target = tensor.numpy(), np.empty(len(tensor), np.float32)
+        calls = {f"Horovod over {backend}": lambda: reduce(tensor),  # noqa: B023 - called at once
+                 "raw MPI": lambda: mpi().Allreduce(source, target)}  # noqa: B023
+        for library, times in time_in_turns(calls, seconds / len(sizes)).items():
+            rows.append({"collective": "allreduce", "library": library} | _row(4 * len(tensor), times))
     return rows
 
 
-def _elements(nbytes: int) -> int:
-    """Return the elements of a message of about this size, which can be divided among the workers."""
-    return max(1, nbytes // 4 // hvd.size()) * hvd.size()
-
-
 def reduction(nbytes: int) -> tuple[Callable[[tf.Tensor], Any], tf.Tensor]:
-    """Return Horovod's all-reduce, which waits for its result, and a tensor of about this size."""
-    reduce = _graph("allreduce")
-    return lambda tensor: reduce(tensor).numpy(), tf.ones(_elements(nbytes))
+    """Return Horovod's all-reduce, which waits for its result, and a tensor of about this size, the same per worker."""
+    reduce = _graph()
+    # On a GPU numpy() waits.
+    return lambda tensor: reduce(tensor).numpy(), tf.ones(max(1, nbytes // 4 // hvd.size()) * hvd.size())
 
 
 def settle() -> None:
@@ -86,39 +76,23 @@ def fusion(tensors: int, nbytes: int, seconds: float) -> list[Row]:
         return [hvd.allreduce(tensor, op=hvd.Sum, name=f"fused_{index}")[0]
                 for index, tensor in enumerate(tf.unstack(small))]
 
-    reduce = _graph("allreduce")
+    reduce = _graph()
     calls = {
         "one after the other": lambda: [reduce(small[index]).numpy() for index in range(tensors)],
         "in one step": lambda: in_one_step()[-1].numpy(),
         "as one tensor": lambda: reduce(large).numpy(),
     }
-    return [{"how": how, "tensors": tensors} | _row("allreduce", tensors * nbytes, times)
+    return [{"how": how, "tensors": tensors} | _row(tensors * nbytes, times)
             for how, times in time_in_turns(calls, seconds).items()]
 
 
-def _graph(collective: str):
-    """Return a collective inside a tf.function, as in training; it returns one element of the result."""
+def _graph():
+    """Return an all-reduce inside a tf.function, as in training; it returns one element of the result."""
     # Horovod: one operation for all sizes, under one name, as a gradient has the same name in every step.
-    operation = {
-        "allreduce": lambda tensor: hvd.allreduce(tensor, op=hvd.Sum, name="allreduce"),
-        "broadcast": lambda tensor: hvd.broadcast(tensor, root_rank=0, name="broadcast"),
-        "allgather": lambda tensor: hvd.allgather(tensor, name="allgather"),
-    }[collective]
-    function = tf.function(lambda tensor: operation(tensor)[-1:], autograph=False,
+    function = tf.function(lambda tensor: hvd.allreduce(tensor, op=hvd.Sum, name="allreduce")[-1:], autograph=False,
                            input_signature=[tf.TensorSpec([None], tf.float32)])
     function.get_concrete_function()
     return function
-
-
-def _raw_mpi(collective: str, mine: int, elements: int) -> Call:
-    """Return the same collective of MPI on host memory."""
-    world = mpi()
-    source, target = np.full(mine, 1 + world.rank, np.float32), np.zeros(elements, np.float32)
-    return {
-        "allreduce": lambda: (world.Allreduce(source, target), target)[1],
-        "broadcast": lambda: (world.Bcast(source), source)[1],
-        "allgather": lambda: (world.Allgather(source, target), target)[1],
-    }[collective]
 
 
 def mpi():
@@ -157,12 +131,11 @@ def _time(call: Call) -> float:
     return time.perf_counter() - began
 
 
-def _row(collective: str, nbytes: int, times: np.ndarray) -> Row:
+def _row(nbytes: int, times: np.ndarray) -> Row:
     seconds = float(np.median(times))
     low, high = median_interval(times)
-    algbw = nbytes / seconds
     return {"bytes": nbytes, "seconds": seconds, "seconds_low": low, "seconds_high": high, "repeats": len(times),
-            "algbw": algbw, "busbw": algbw * busbw_factor(collective, hvd.size())}
+            "algbw": nbytes / seconds, "busbw": nbytes / seconds * busbw_factor(hvd.size())}
 
 
 def median_interval(values: np.ndarray) -> tuple[float, float]:

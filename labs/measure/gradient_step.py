@@ -11,13 +11,7 @@ class GradientStep:
     """The gradients of a regression model on one batch of random images; the weights are not updated."""
 
     def __init__(self, model: tf.keras.Model, batch_size: int, exchange: Callable | None = None):
-        """Trace the step.
-
-        Args:
-            model: Its inputs are uint8 images, its output one number.
-            batch_size: Images of this process.
-            exchange: What to do with the gradients, such as `hvd.grouped_allreduce`; by default nothing.
-        """
+        """Trace the step of a model from uint8 images to one number; `exchange` may be `hvd.grouped_allreduce`."""
         self.batch_size = batch_size
         shape = (batch_size, *model.input_shape[1:])
         images = tf.constant(np.random.default_rng(1).integers(0, 256, shape, np.uint8))

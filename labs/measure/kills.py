@@ -31,20 +31,19 @@ saves, and their number. It outlives the process."""
 
 @dataclasses.dataclass(frozen=True)
 class Life:
-    """Seconds of one training process, from its start to its kill, and the steps in its last checkpoint."""
+    """Seconds of one training process, from its start to its kill, and the steps in its last checkpoint.
 
-    life: float = 0.0
-    """From the start of the process to the kill: the sum of the next four."""
-    restart: float = 0.0
-    """Until the first step: Python starts, and loads the data and the checkpoint."""
-    kept: float = 0.0
-    """Steps that a checkpoint has saved."""
-    saving: float = 0.0
-    """Writing of the checkpoints that were completed."""
-    lost: float = 0.0
-    """Steps after the last checkpoint, and a save that was not completed."""
-    saves: int = 0
-    steps: int = 0
+    `life` is the sum of `restart` (until the first step), `kept` (steps that a checkpoint has saved), `saving` (the
+    checkpoints that were completed) and `lost` (steps after the last one, and a save that was not completed).
+    """
+
+    life: float
+    restart: float
+    kept: float
+    saving: float
+    lost: float
+    saves: int
+    steps: int
 
 
 def study(images: np.ndarray, labels: np.ndarray, *, save_every: float, mean_life: float, kills: int,
@@ -52,10 +51,8 @@ def study(images: np.ndarray, labels: np.ndarray, *, save_every: float, mean_lif
     """Train, kill the training at random moments, start it again from its last checkpoint, and return its lives.
 
     Args:
-        images, labels: To train on, of any shape, with values from 0 to 255; and their classes.
         save_every: Seconds of steps between two checkpoints.
         mean_life: Mean seconds from the start of a process to its kill; exponentially distributed, as failures are.
-        kills, seed: Number of kills; seed of the network and of the moments.
     """
     rng = np.random.default_rng(seed)
     lives: list[Life] = []

@@ -31,15 +31,11 @@ class Trainer:
 
     def train(self, batch_size: int, learning_rates: Sequence[float] | np.ndarray, epochs: int, seed: int,
               after: Callable[[int], None]) -> dict[str, float]:
-        """Train, and return the results as a row.
-
-        Its keys: updates; loss and accuracy of the training images over the last epoch; val_loss, val_accuracy and
-        dead, the share of dead ReLUs, at the end; dead_first, that share after the first epoch; seconds.
+        """Train, and return the results as a row; `dead_first` is the share of dead ReLUs after the first epoch.
 
         Args:
             batch_size: Images per step, of all workers that this process stands for.
             learning_rates: The learning rate of each step of all epochs.
-            epochs, seed: Passes over the training images; the seed of their order.
             after: Called with the number of completed epochs, before the first and after each.
         """
         began, n, row = time.perf_counter(), len(self._labels), dict[str, float]()
@@ -64,15 +60,10 @@ class Trainer:
         return {"val_loss": float(loss), "val_accuracy": float(accuracy), "dead": float(dead)}
 
     def miss(self, batches: np.ndarray, learning_rate: float, factors: Sequence[int]) -> list[float]:
-        """Return how far one large step ends from k small ones, as a share of their distance, for each factor k.
+        """Return how far one large step ends from k small ones, as a share of their distance, for each ascending k.
 
-        Plain SGD from the current weights, which stay as they are: k steps on the first k batches, and one step on
-        all their images with k times the learning rate.
-
-        Args:
-            batches: Positions of the images of each small step [steps, images].
-            learning_rate: Of a small step.
-            factors: The values of k, in ascending order.
+        Plain SGD from the current weights, which stay as they are: k steps on the first k rows of `batches`, and one
+        step on all their images with k times the learning rate.
         """
         begin, done, shares = self.model.get_weights(), 0, list[float]()
         small = begin

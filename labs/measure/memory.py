@@ -6,7 +6,6 @@ own (about 0.4 GiB): what the kernel's out-of-memory killer counts.
 
 import contextlib
 import ctypes
-import dataclasses
 import functools
 import multiprocessing
 import os
@@ -14,30 +13,25 @@ from collections.abc import Callable
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 
 from labs.run.errors import LabError, first_line, is_out_of_memory
 
-SAMPLE_SECONDS = 0.005
-"""Seconds between two samples of the process's memory."""
-MIB = 2**20
+SAMPLE_SECONDS, MIB = 0.005, 2**20
 WITHOUT_COPIES = {"TF_ENABLE_ONEDNN_OPTS": "0"}
 """oneDNN keeps rearranged copies of the tensors, which a GPU does not."""
 MOST = 1 << 20
 """Largest number that `largest_that_fits` tries."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Probe:
-    """Result of a trial."""
+class Probe(NamedTuple):
+    """Whether a trial fitted, its peak memory in MiB (until it ended), and why it did not fit."""
 
     fits: bool
     peak_mb: float
-    """Peak memory in MiB; if the trial did not fit, until it ended."""
     cause: str = ""
-    """Why it did not fit."""
 
 
 def probe(action: Callable[..., Any], *arguments: Any, limit_mb: float = 0) -> Probe:
@@ -58,11 +52,11 @@ def probe(action: Callable[..., Any], *arguments: Any, limit_mb: float = 0) -> P
     process = _context().Process(target=_child, args=(theirs, action, arguments, limit_mb), daemon=True)
     process.start()
     theirs.close()
+    state, peak, why = "killed", 0.0, ""
     try:
         sampled = _follow(process, ours, limit)
-        state, peak, why = ours.recv() if ours.poll() else ("killed", 0.0, "")
-    except EOFError:
-        state, peak, why = "killed", 0.0, ""
+        with contextlib.suppress(EOFError):
+            state, peak, why = ours.recv() if ours.poll() else (state, peak, why)
     finally:
         process.kill()
         process.join()

@@ -1,7 +1,6 @@
 """Timing of all-reduces and training steps over the links of `labs cluster`, at several bandwidths.
 
-A link's two constants, a step's computation and the moments at which its gradients are ready are measured before any
-step is taken over that link: `labs.results.link_model` predicts the step from them.
+`labs.results.link_model` predicts a step over a link from the all-reduces and from the step's computation.
 """
 
 import contextlib
@@ -27,9 +26,7 @@ Row = dict[str, Any]
 STEPS = 5, 40
 """Least and most steps of a measurement."""
 CALLS = 3
-"""All-reduces whose bytes are counted."""
-GRAPHS = 3
-"""Graphs that are traced to find the moments at which gradients are ready."""
+"""All-reduces whose bytes are counted, and graphs that are traced to find when gradients are ready."""
 
 
 def bandwidths(text: str) -> list[str]:
@@ -42,10 +39,7 @@ def bandwidths(text: str) -> list[str]:
 
 @contextlib.contextmanager
 def links_of(job: Job) -> Iterator[Callable[[str], None]]:
-    """Yield a function that sets the bandwidth of all links of `labs cluster`; restore the links after the block.
-
-    All workers call the function, and rank 0 acts.
-    """
+    """Yield a function, for all workers to call, that sets all links of `labs cluster`; restore them at the end."""
     if not cluster_state.inside():
         raise LabError("this study needs `labs cluster`: run `labs cluster up --nodes 2`, then use `labs cluster run` "
                        "instead of `labs run`")
@@ -73,11 +67,8 @@ def busy_core() -> Iterator[None]:
 
 
 def allreduces(job: Job, sizes: Sequence[int], seconds: float) -> list[Row]:
-    """Return a row per message size and library: the time of an all-reduce, and the bytes that each node has sent.
-
-    `sent_bytes` are those of one all-reduce of Horovod, the mean of CALLS calls and of the nodes.
-    """
-    rows = collectives.measure(job.layout.backend, sizes, seconds, ("allreduce",))
+    """Return a row per message size and library: the time of an all-reduce, and the mean bytes that a node has sent."""
+    rows = collectives.measure(job.layout.backend, sizes, seconds)
     sent = {}
     for nbytes in sorted({row["bytes"] for row in rows}):
         reduce, tensor = collectives.reduction(nbytes)
@@ -87,43 +78,30 @@ def allreduces(job: Job, sizes: Sequence[int], seconds: float) -> list[Row]:
 
 
 def cells(job: Job, model: tf.keras.Model, train: Subset, batch_size: int, bandwidths: Sequence[str],
-          set_bandwidth: Callable[[str], None], predict: Callable[..., float],
-          seconds: float, fp16_allreduce: bool = False) -> Iterator[Row]:
-    """Yield a row per bandwidth: the step that is predicted, then the step that is measured.
+          set_bandwidth: Callable[[str], None], seconds: float) -> Iterator[Row]:
+    """Yield a row per bandwidth: the seconds of a step, and what `link_model` predicts them from.
 
-    The measured steps take turns with steps that exchange nothing (`alone_in_turn_seconds`): a machine whose speed
-    changes between prediction and measurement changes both. `predicted_in_turn_seconds` is the prediction for them.
-
-    Args:
-        predict: Returns a step's seconds from its row, the bandwidth and, once they are known, the seconds of a step
-            that exchanges nothing (`link_model.step`).
+    The steps take turns with steps that exchange nothing (`alone_in_turn_seconds`): a machine that has changed its
+    speed since `alone_seconds` changes both.
     """
-    nbytes = throughput.gradient_bytes(model, fp16_allreduce)
     local, batches = local_copy(model, "sparse_categorical_crossentropy"), wire.batches(job, train, batch_size)
-    known = {"batch_size": batch_size, "gradient_bytes": nbytes, "nodes": job.layout.nodes,
+    known = {"batch_size": batch_size, "gradient_bytes": throughput.gradient_bytes(model), "nodes": job.layout.nodes,
              **_alone(local, batches, seconds)}
     for bandwidth in bandwidths:
-        predicted = predict(known, bandwidth)
-        job.print_once(f"{nbytes / 1e6:.1f} MB, batch {batch_size}, {bandwidth}: {1e3 * predicted:.0f} ms predicted")
         set_bandwidth(bandwidth)
-        alone, (step, low, high) = _timed([local, model], batches, seconds)
-        again = predict(known, bandwidth, alone[0])
-        job.print_once(f"{'':>40} {1e3 * step:.0f} ms measured ({predicted / step - 1:+.1%}; for the machine's speed "
-                       f"in these seconds {again / step - 1:+.1%})")
-        yield known | {"bandwidth": bandwidth, "predicted_seconds": predicted, "step_seconds": step,
-                       "step_seconds_low": low, "step_seconds_high": high,
-                       "alone_in_turn_seconds": alone[0], "predicted_in_turn_seconds": again}
+        (alone, *_), (step, low, high) = _timed([local, model], batches, seconds)
+        job.print_once(f"{known['gradient_bytes'] / 1e6:.1f} MB, batch {batch_size}, {bandwidth}: {1e3 * step:.0f} ms "
+                       f"a step, {1e3 * alone:.0f} ms without the exchange")
+        yield known | {"bandwidth": bandwidth, "step_seconds": step, "step_seconds_low": low,
+                       "step_seconds_high": high, "alone_in_turn_seconds": alone}
 
 
 def _alone(local: tf.keras.Model, batches: Iterator, seconds: float) -> Row:
-    """Return the seconds of a step that exchanges nothing, and those until its largest gradient and all are computed.
-
-    All workers compute at once, as they do in training: nodes of one machine share its cores.
-    """
+    """Return the seconds of a step that exchanges nothing, and until its largest gradient and all are computed."""
     ((step, _, _),) = _timed([local], batches, seconds)
     # TensorFlow orders the operations that could run next. About one graph in 20 reads the clock of the largest
     # gradient only after the whole backward pass: that belongs to the clock, not to the network.
-    graphs = [_moments(local) for _ in range(GRAPHS)]
+    graphs = [_moments(local) for _ in range(CALLS)]
     shares = [[moments(*next(batches)) for _ in range(STEPS[0] + 2)][2:] for moments in graphs]
     # Horovod: all workers compute the same network, so their clocks' median is its moment.
     largest, every = np.median(hvd_ops.gather_object(np.array(shares, float)), axis=(0, 1, 2))
@@ -157,10 +135,7 @@ def _moments(model: tf.keras.Model) -> Callable:
 
 
 def timed(steps: Sequence[Callable[[], Any]], seconds: float) -> list[tuple[float, float, float]]:
-    """Return the median seconds of each step on the slowest worker, with its 95 % interval.
-
-    All workers call it together. The steps take turns, about `seconds` for each; each ends when its work is done.
-    """
+    """Return the median seconds of each step on the slowest worker, with its 95 % interval; the steps take turns."""
     times = collectives.time_in_turns(dict(enumerate(steps)), seconds * len(steps), STEPS, warmup=2)
     return [(float(np.median(each)), *collectives.median_interval(each)) for each in times.values()]
 

@@ -1,4 +1,4 @@
-"""Throughput of a run and of its input: images per second, seconds per epoch and step, bytes of the gradients."""
+"""Seconds of a step, images per second of the input pipeline, bytes of the gradients."""
 
 from __future__ import annotations
 
@@ -11,19 +11,6 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from labs.datasets.splits import Subset
-
-
-def images_per_sec(history: Sequence[Mapping[str, float]]) -> float | None:
-    """Return the images per second of all workers without the first epoch, which traces the model; None if alone."""
-    later = history[1:]
-    seconds = sum(row["train_seconds"] for row in later)
-    return sum(row["images"] for row in later) / seconds if seconds else None
-
-
-def seconds_per_epoch(history: Sequence[Mapping[str, float]]) -> float | None:
-    """Return the mean seconds of an epoch, including validation, without the first; None if there is no other."""
-    later = history[1:]
-    return sum(row["train_seconds"] + row.get("val_seconds", 0.0) for row in later) / len(later) if later else None
 
 
 def seconds_per_step(history: Sequence[Mapping[str, float]]) -> float | None:

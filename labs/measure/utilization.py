@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import threading
 import time
@@ -14,17 +15,11 @@ from labs.run import resources
 
 
 class Utilization:
-    """Samples this process's cores and this process's GPUs while the `with` block runs.
-
-        with Utilization() as busy:
-            train()
-        busy.summary()["cpu_percent"]
-    """
+    """Samples this process's cores and this process's GPUs while the `with` block runs."""
 
     def __init__(self, interval: float = 0.2):
         self.interval = interval
         self.samples: list[dict[str, float]] = []
-        """One row per sample: seconds since the start, cpu_seconds, memory_bytes, gpu0_percent and so on."""
         self._ended = threading.Event()
 
     def __enter__(self) -> Utilization:
@@ -48,18 +43,15 @@ class Utilization:
         row = {"seconds": time.perf_counter() - self._began, "cpu_seconds": spent.user + spent.system}
         row["memory_bytes"] = self._process.memory_info().rss
         for number, gpu in enumerate(self._gpus):
-            row |= {f"gpu{number}_{name}": value for name, value in resources.gpu_state(gpu).items()}
+            row |= {f"gpu{number}_{name}": value for name, value in _gpu_state(gpu).items()}
         self.samples.append(row)
 
     def summary(self, skip: float = 0.0) -> dict[str, Any]:
-        """Return the mean percentages and the largest memories, in bytes.
+        """Return the mean percentages and the largest memories, in bytes, without the first `skip` seconds.
 
-        `cpu_percent` is the busy share of the CPU time that this process may use: at 100 all are busy.
-        `gpu0_percent` is the driver's figure: the share of the time in which at least one kernel ran, however small.
-        `gpu0_memory_bytes` is the driver's too: what all programs have taken of the GPU.
-
-        Args:
-            skip: Seconds at the start to leave out, such as the first epoch's.
+        `cpu_percent` is the busy share of the CPU time that this process may use: at 100 all are busy. The driver's
+        `gpu0_percent` is the share of the time in which at least one kernel ran, however small, and its
+        `gpu0_memory_bytes` what all programs have taken of the GPU.
         """
         rows = [row for row in self.samples if row["seconds"] >= skip]
         rows = rows if len(rows) > 1 else self.samples
@@ -86,6 +78,18 @@ def combine(summaries: Sequence[Mapping[str, float]], nodes: int) -> dict[str, f
         "memory_bytes": sum(each["memory_bytes"] for each in summaries) / nodes,
         **{f"gpu_{what}": value for what, value in gpus.items()},
     }
+
+
+def _gpu_state(gpu) -> dict[str, float]:
+    """Return a GPU's utilization in percent and its memory in use; what is not reported, as for MIG, is left out."""
+    import pynvml
+
+    state = {}
+    with contextlib.suppress(pynvml.NVMLError):
+        state["percent"] = float(pynvml.nvmlDeviceGetUtilizationRates(gpu).gpu)
+    with contextlib.suppress(pynvml.NVMLError):
+        state["memory_bytes"] = float(pynvml.nvmlDeviceGetMemoryInfo(gpu).used)
+    return state
 
 
 def _combine(name: str, values: Sequence[float]) -> float:

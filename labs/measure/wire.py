@@ -1,9 +1,8 @@
 """Bytes on the wire per training step: predicted from the parameters, counted on the network interfaces.
 
-A ring all-reduce of S bytes sends 2 (N - 1) / N x S from each of N workers, whatever the batch; all of them together
-send 2 (N - 1) S (Patarasuk and Yuan 2009, Bandwidth optimal all-reduce algorithms). In addition, Horovod's workers
-negotiate in every cycle which tensors are ready, whether they train or not. These bytes are counted in steps that
-exchange no gradients, and subtracted.
+In a ring all-reduce of S bytes N workers together send 2 (N - 1) S (Patarasuk and Yuan 2009, Bandwidth optimal
+all-reduce algorithms). Horovod's workers also negotiate in every cycle which tensors are ready, whether they train or
+not. These bytes are counted in steps that exchange no gradients, and subtracted.
 """
 
 import time
@@ -36,7 +35,7 @@ def compile_distributed(job: Job, model: tf.keras.Model, optimizer: tf.keras.opt
 
 
 def predicted(nbytes: int, size: int) -> int:
-    """Return the bytes that a ring of `size` workers sends to reduce `nbytes`: size x 2 (size - 1) / size x nbytes."""
+    """Return the bytes that all workers of a ring send to reduce `nbytes`."""
     return 2 * (size - 1) * nbytes
 
 

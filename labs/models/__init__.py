@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from labs.run import lazy
+from labs.run import attach_lazily
 
 if TYPE_CHECKING:
     from labs.models.batch_norm import BatchNorm
@@ -12,4 +12,4 @@ if TYPE_CHECKING:
     from labs.models.faces import age_model
     from labs.models.transformer import vit
 else:
-    __getattr__, __dir__, __all__ = lazy.attach(__name__, __file__)
+    __getattr__, __dir__, __all__ = attach_lazily(__name__, __file__)

@@ -106,7 +106,7 @@ def denoising_error(network: tf.keras.Model, level: float, seed: int) -> tf.kera
     """Return a model that adds noise to images, denoises them with the network, and outputs the error.
 
     Input uint8 [batch, height, width, channels], output float32 [batch, 1]: the mean squared error of each image, on a
-    scale where white is 1. The output is also the loss ("mae" against labels of 0); see `psnr`.
+    scale where white is 1. The output is also the loss ("mae" against labels of 0).
     """
     images = layers.Input(network.input_shape[1:], dtype="uint8")
     clean = layers.Rescaling(1 / 255, dtype="float32")(images)

@@ -11,10 +11,8 @@ untrained, with one output instead of 1000 classes:
 
 The multiplications are those of an image's forward pass, at 224 pixels, InceptionV3 at 299. Keras' ResNet50 is the
 first version; the 4.1 billion that are often quoted belong to v1.5. The published count of ResNet50 is without the
-biases of the convolutions, which batch norm makes useless, and without batch norm's statistics.
-
-Two hidden layers of 4096 units hold nine tenths of the published VGG16's parameters and do a hundredth of its
-arithmetic. `vgg16` averages each feature over the image instead, as ResNet50 and InceptionV3 do.
+biases of the convolutions, which batch norm makes useless, and without batch norm's statistics. `vgg16` averages each
+feature over the image instead of two hidden layers of 4096 units, as ResNet50 and InceptionV3 do.
 """
 
 import tensorflow as tf
@@ -29,11 +27,7 @@ MULTIPLICATIONS = {"resnet50": 3.86e9, "inception_v3": 5.71e9, "vgg16": 15.35e9,
 
 
 def age_model(name: str, image_size: int) -> tf.keras.Model:
-    """Return a network by its name: "small", "resnet50", "inception_v3", "vgg16" or "vgg16_dense".
-
-    Raises:
-        LabError: The images are too small for the network.
-    """
+    """Return a network by its name: "small", "resnet50", "inception_v3", "vgg16" or "vgg16_dense"."""
     smallest = SMALLEST_SIZE.get(name, 16)
     if image_size < smallest:
         raise LabError(f"{name} shrinks {image_size} pixels to nothing; --image-size {smallest} is its minimum")

@@ -28,9 +28,6 @@ def vit(image_size: int, classes: int, width: int, depth: int, heads: int, patch
     Input uint8 [batch, image_size, image_size, 3], output probabilities [batch, classes]. At 224 pixels, with 1000
     classes, width 768 (the size of a token's vector), depth 12 and 12 heads it is ViT-B and has 86,567,656 parameters.
     Each patch is a token.
-
-    Raises:
-        LabError: The patch size does not divide the image size, or the heads do not divide the width.
     """
     if image_size % patch_size or width % heads:
         raise LabError(f"patches of {patch_size} in images of {image_size} pixels, {heads} heads in a width of "

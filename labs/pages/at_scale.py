@@ -23,11 +23,7 @@ Source: "The Llama 3 Herd of Models", 2024, arXiv 2407.21783. The kit has not me
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """A step on n workers, and what failures cost.
-
-    The step is the mean step of one worker alone, the wait for the slowest worker, and the part of the all-reduce that
-    no computation hides. A checkpoint every so many seconds (Daly's optimum) and failures cost a share of the time.
-    """
+    """A step: one worker's mean, the wait for the slowest, the exposed all-reduce; and what saves and failures cost."""
 
     compute_seconds: float
     wait_seconds: float

@@ -24,8 +24,7 @@ ORDERS = {"sharded": "one order, sharded", "own_seeds": "own seeds", "unsharded"
 """What each worker's images are, by the Config's `order`."""
 RANK = re.compile(r"^\[(?:[^\]]*[,@])?(\d+)\]<std(?:out|err)>: ?", re.MULTILINE)
 """What horovodrun writes before each line of a worker."""
-LIMIT = 300
-"""Seconds after which a command is ended."""
+LIMIT = 300  # Seconds after which a command is ended.
 
 
 def least_squares_paths(paths: Mapping[str, Sequence[ArrayLike]], x: np.ndarray, y: np.ndarray) -> Figure:
@@ -110,10 +109,7 @@ def _with_code(runs: Runs, code: str) -> Runs:
 
 
 def reference_table(runs: Runs) -> pd.DataFrame:
-    """Return accuracy (mean), seconds, speedup and efficiency by epochs and workers, of the runs with the kit's `fit`.
-
-    `train_seconds` includes the first epoch; the throughputs behind a speedup do not.
-    """
+    """Return accuracy (mean), all seconds, speedup and efficiency by epochs and workers, of the kit's `fit`."""
     frame = records.table(_with_code(runs, "kit"))
     table = scaling.speedups(frame).set_index(SETTING)
     table["test_accuracy"] = frame.groupby(SETTING)["test_accuracy"].mean()

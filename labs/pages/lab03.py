@@ -45,10 +45,7 @@ def mean_misses(runs: Runs) -> pd.DataFrame:
 
 
 def study_table(runs: Runs, study: str, optimizer: str) -> pd.DataFrame:
-    """Return a row per seed and setting of lab 3's study "rules" or "search", with the columns `rule` and `seed`.
-
-    A run with k = 1 belongs to every rule, so it is in the table once for each.
-    """
+    """Return a row per seed and setting of a study; a run with k = 1 belongs to every rule, and is there for each."""
     rows = [{"seed": run["config"]["seed"], "rule": rule} | row
             for run in runs
             if (run["config"].get("study"), run["config"]["optimizer"]) == (study, optimizer)

@@ -66,10 +66,7 @@ def time_figure(table: pd.DataFrame, latency: float, per_byte: float, title: str
 
 
 def link_shares(runs: Runs) -> pd.DataFrame:
-    """Return a row per run and bandwidth: the share of the link's bandwidth that the largest all-reduce reaches.
-
-    `bytes_over_ring`: the bytes that a node sends for it, divided by those that a ring needs.
-    """
+    """Return the share of each link that the largest all-reduce uses, and its bytes over a ring's."""
     rows = rows_of(runs, "links")
     nominal = rows["bandwidth"].map(bits_per_second) / 1e6
     return rows.assign(megabits=nominal, share=rows["megabits_per_sec"] / nominal,
@@ -145,8 +142,7 @@ def _draw_rank(axes: Axes, rank: int, bars: Sequence[Bar]) -> None:
 def predict_other_links(runs: Runs) -> pd.DataFrame:
     """Return the steps over links between the slowest and the fastest, predicted without any run over that link.
 
-    The prediction, `unseen_seconds`, has the constants of `link_model.between`; `error` is its relative error, and
-    `error_in_turn` that with the machine's speed during the measurement. The rest are `link_model.parts`.
+    `error` is relative, and `error_in_turn` has the machine's speed during the measurement.
     """
     return rows_of([run | {"tables": {"unseen": _predict(run)}} for run in runs if "cells" in run["tables"]], "unseen")
 

@@ -14,8 +14,7 @@ from labs.results import noise, records, scaling
 def memory_figure(program: float, model: float, images: float, limit: float, depth: int, width: int) -> Figure:
     """Draw a worker's memory (MiB) on 1, 2 and 4 workers at one global batch, and which depth and width then fit.
 
-    `program` is a worker without a model; `model` its weights, gradients and optimizer; `images`, those of a step, is
-    proportional to (depth - 1) width.
+    `images`, that of a step's images, is proportional to (depth - 1) width.
     """
     sizes, (bars, plane) = (1, 2, 4), plots.panels(2, 3.4)
     channels, bottom = np.linspace(1, 4 * width, 200), np.zeros(3)
@@ -50,10 +49,7 @@ def peak_figure(batches: Sequence[int], peaks: Sequence[float], line: tuple[floa
 
 
 def compare_workers(runs: Runs) -> pd.DataFrame:
-    """Return time, speedup and PSNR of one worker and two per depth and width, at one global batch: medians of seeds.
-
-    `apart` is the largest difference in PSNR of one worker and two with one seed.
-    """
+    """Return time, speedup and PSNR of one worker and two by depth and width; `apart`: their PSNRs' difference."""
     frame, cell = records.table(runs), ["depth", "width"]
     table = scaling.speedups(frame, by=cell, scaling="strong").query("size == 2").set_index(cell)
     table = table[["speedup", "speedup_low", "speedup_high"]].astype(float)
@@ -89,10 +85,7 @@ def heatmaps(table: pd.DataFrame) -> Figure:
 
 
 def remedy_table(runs: Runs, names: Mapping[str, str]) -> pd.DataFrame:
-    """Return seconds per epoch and change in PSNR of each remedy, as text: mean over the seeds and its 95 % interval.
-
-    The runs of one worker differ in the remedy or, for the name "smaller", have a smaller batch.
-    """
+    """Return seconds per epoch and change in PSNR of each remedy, as text; "smaller" is the smaller batch."""
     frame = records.table(runs)
     smaller = frame["batch_size"] < frame["batch_size"].max()
     frame["way"] = pd.Categorical(frame["remedy"].mask(smaller, "smaller").map(names), list(names.values()))

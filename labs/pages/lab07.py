@@ -14,10 +14,7 @@ from labs.run.cluster_state import bits_per_second
 
 
 def step_table(runs: Runs) -> pd.DataFrame:
-    """Return a row per run of lab 7's sweep "links": step time of one node or two, global batch, link.
-
-    `link` is in bits per second, `B` the images per step of all nodes, `seconds` a step's, without the first epoch.
-    """
+    """Return a row per run of lab 7's sweep "links": `link` in bits per second, `B` images and `seconds` per step."""
     return pd.DataFrame([
         {"run": run["run"], "seed": run["config"]["seed"], "disturbed": noise.disturbance(run),
          "link": bits_per_second(run["machine"]["link"]), "B": run["layout"]["global_batch_size"],

@@ -13,8 +13,7 @@ from labs.run.cluster_state import bits_per_second, format_bandwidth
 
 NETWORKS = {"resnet50": "ResNet50", "inception_v3": "InceptionV3", "vgg16": "VGG16", "vgg16_dense": "VGG16, dense"}
 """The networks of report A as lab 8 and as the report call them."""
-CORES = 2
-"""The cores of the machine that all nodes of the reference runs share."""
+CORES = 2  # Of the machine that all nodes of the reference runs share.
 
 
 def error_figure(runs: Runs, median: float) -> Figure:
@@ -33,7 +32,7 @@ def error_figure(runs: Runs, median: float) -> Figure:
 
 
 def mean_and_interval(turns: pd.DataFrame) -> pd.DataFrame:
-    """Return the mean of each column and its 95 % interval, a row per column: `mean`, `mean_low`, `mean_high`."""
+    """Return the mean of each column with its 95 % interval."""
     ends = [noise.mean_interval(turns[name]) for name in turns]
     return pd.DataFrame(ends, turns.columns, ["mean_low", "mean_high"]).assign(mean=turns.mean())
 
@@ -51,10 +50,7 @@ def layout_figure(turns: pd.DataFrame) -> Figure:
 
 
 def layout_table(runs: Runs, report: pd.DataFrame) -> pd.DataFrame:
-    """Return each network's images per second on one node, as text: as one process and as two, and at full image size.
-
-    The intervals of the ratios hold together with 95 %; full size is the median on both cores.
-    """
+    """Return each network's images per second on one node, as text: as one process and as two, and at full size."""
     frame = records.table(runs)
     frame = frame[(frame["steps_per_epoch"] > 0) & (frame["global_batch_size"] == 8)
                   & (frame["size"] * frame["threads"] == 2)]
@@ -75,7 +71,7 @@ def layout_table(runs: Runs, report: pd.DataFrame) -> pd.DataFrame:
 def batch_figure(cores: pd.DataFrame, gpu: Runs, report: pd.DataFrame) -> Figure:
     """Draw images per second over the batch size: the small network here, and the networks on a GPU beside report A's.
 
-    `cores` has a row per turn and a column per batch size; `gpu` are records; `report` is lab08_throughput.csv.
+    `cores` has a row per turn and a column per batch size.
     """
     left, right = plots.panels(2, 3.4)
     means = mean_and_interval(cores)
@@ -97,8 +93,7 @@ def batch_figure(cores: pd.DataFrame, gpu: Runs, report: pd.DataFrame) -> Figure
 def needed_shares(runs: Runs, kind: Literal["weak", "strong"]) -> pd.DataFrame:
     """Return a row per link and number of nodes: the step's seconds, the speedup, and the share that the law needs.
 
-    `compute` is the step of one node, `share` Amdahl's s in strong scaling (the Karp-Flatt metric) and Gustafson's in
-    weak scaling, `by_ring` Amdahl's s of a ring that uses all of the link.
+    `compute` is the step of one node, `by_ring` Amdahl's share for a ring that uses all of the link.
     """
     frame = records.table(lab11.training_runs(runs))
     scaled = scaling.speedups(frame, scaling=kind).dropna(subset=["speedup"]).sort_values(["link", "nodes"])
@@ -139,9 +134,8 @@ def needed_share_figure(runs: Runs) -> Figure:
 def fit_table(runs: Runs, exchanges: Runs, kind: Literal["weak", "strong"]) -> pd.DataFrame:
     """Return the speedup over links of 100 Mbit/s as measured and by three models, each with its relative residual.
 
-    `law` is Amdahl's in strong and Gustafson's in weak scaling, fitted to these points (least squares, without the
-    bound s <= 1). The ring and lab 5's model are not fitted: their step is its computation on CORES shared cores, and
-    the seconds of the ring's bytes on the whole link, or on the share of it that lab 5's all-reduces reached.
+    `law` is Amdahl's or Gustafson's, fitted to these points. The ring and lab 5's model are not fitted: they compute
+    on CORES shared cores, and send the ring's bytes over the whole link, or over the share that lab 5 reached.
     """
     rows = needed_shares(runs, kind).query("link == '100mbit' and nodes > 1").set_index("nodes")
     n, speedup = rows.index.to_numpy(float), rows["speedup"].to_numpy()

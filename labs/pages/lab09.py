@@ -14,16 +14,14 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from labs.datasets import synthetic
-from labs.datasets.locks import make_folder_once
 from labs.pages import plots
 from labs.run import paths
+from labs.run.atomic import make_folder_once
 
 TESTS = 170
 """Test images of each variety: 1,020 in all, so the standard error of an accuracy is at most 0.016."""
 COPIES = 40
 """Training images of each variety whose copies are added to 20 test images: two thirds leak, as in Fruits-360."""
-QUALITY = 60
-"""JPEG quality of the copies. The originals have 90, so no copy has the bytes of its original."""
 RULES = {"none": "held", "sqrt": "square root", "linear": "linear", "updates": "held, N times the epochs"}
 """Labels of the rules for the learning rate; "updates" is "none" with N times the epochs."""
 
@@ -36,17 +34,15 @@ def large_tree() -> Path:
 
 def leaky_tree() -> Path:
     """Return the embedded tree with copies of training images in its test set; make it the first time."""
-    return make_folder_once(paths.data_dir() / "fruits-leaky", "generating fruits-leaky", _write_leaky)
+    def write(home: Path) -> None:
+        synthetic.fruits360(home)
+        for folder in sorted((home / "Training").iterdir()):
+            names = sorted(path.name for path in folder.iterdir())
+            for number, name in enumerate(np.random.default_rng(1).permutation(names)[:COPIES]):
+                with Image.open(folder / name) as image:  # The originals have quality 90: no copy has their bytes.
+                    image.save(home / "Test" / folder.name / f"{100 + number}_100.jpg", quality=60)
 
-
-def _write_leaky(home: Path) -> None:
-    """Write the embedded tree; some training images of each class are saved in Test again, under new names."""
-    synthetic.fruits360(home)
-    for folder in sorted((home / "Training").iterdir()):
-        names = sorted(path.name for path in folder.iterdir())
-        for number, name in enumerate(np.random.default_rng(1).permutation(names)[:COPIES]):
-            with Image.open(folder / name) as image:
-                image.save(home / "Test" / folder.name / f"{100 + number}_100.jpg", quality=QUALITY)
+    return make_folder_once(paths.data_dir() / "fruits-leaky", "generating fruits-leaky", write)
 
 
 def trial_figure(histories: Mapping[int, Sequence[float]], best: int, epochs: int) -> Figure:

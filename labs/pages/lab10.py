@@ -26,9 +26,9 @@ def choice_figure(validation: ArrayLike, test: ArrayLike, chance: float) -> Figu
 
 
 def best_of_figure(validation: np.ndarray, test: np.ndarray, truth: float) -> Figure:
-    """Draw the accuracies of the network that is chosen among the first k by validation, over k.
+    """Draw the accuracies of the network that is chosen among the first k by validation, over k; bands: 90 %.
 
-    Accuracies are [repetitions, networks]. Lines are means over the repetitions; bands have the middle 90 % of them.
+    Accuracies are [repetitions, networks].
     """
     counts = np.unique(np.geomspace(1, validation.shape[1], 25).astype(int))
     firsts = [validation[:, :k].argmax(axis=1) for k in counts]

@@ -36,7 +36,6 @@ SLEEPS = {"E": 20}
 SAVED = reference.FOLDER / "laptop-cluster" / "queue.json"
 """Slurm's answers for machines without Slurm; notebooks/queue_answers.py writes it."""
 FORMAT = "%j|%i|%P|%D|%l|%T|%r|%S|%N|%Y"
-PATIENCE = 60.0
 SETTLED = 12.0
 """Seconds after which any reasons are accepted; job E runs for longer."""
 
@@ -71,12 +70,10 @@ def batch_figure(table: pd.DataFrame) -> Figure:
 
 
 def sleep_table(runs: Runs) -> pd.DataFrame:
-    """Return a row per run of the study "sleep", link and kind of scaling: nodes, seconds of the step, speedup.
-
-    The baseline of a speedup is the mean of one node's runs of that kind, over all links: it uses none.
-    """
+    """Return a row per run of the study "sleep", link and kind of scaling: nodes, seconds of the step, speedup."""
     table = pd.DataFrame([{"nodes": run["layout"]["size"], "seed": run["config"]["seed"]} | row
                           for run in runs for row in run["tables"]["sleep"]])
+    # One node uses no link, so all its runs of a kind are one baseline.
     one = table[table["nodes"] == 1].groupby("kind")["step_seconds"].mean()
     images = np.where(table["kind"] == "weak", table["nodes"], 1)
     return table.assign(link=table["bandwidth"].map(bits_per_second),
@@ -177,8 +174,10 @@ class Queue:
             self._ids = dict(zip(JOBS, cluster.shell("\n".join(commands)).split(), strict=True))
             # Any change has Slurm look at the queue again: a burst of jobs may leave the first one as "Priority".
             cluster.shell(f"sleep 1; scontrol update jobid={self._ids['F']} comment=again || true")
-            self.answers["before"] = self._wait(lambda plan: all(map(_is_planned, plan)) and (
-                any(row["reason"] == "Resources" for row in plan) or time.monotonic() > self._began + SETTLED))
+            self.answers["before"] = self._wait(lambda plan: all(  # A job runs, starts later, or never.
+                row["state"] == "RUNNING" or row["reason"].startswith("Partition") or (row["start"] or 0) > 1
+                for row in plan) and (any(row["reason"] == "Resources" for row in plan)
+                                      or time.monotonic() > self._began + SETTLED))
         self.before = pd.DataFrame(self.answers["before"]).set_index("job")
 
     def shorten(self, name: str, minutes: int) -> pd.DataFrame:
@@ -206,19 +205,14 @@ class Queue:
 
     def _wait(self, is_complete: Callable[[Plan], bool]) -> Plan:
         """Return the queue once it is complete and two readings agree."""
-        last, deadline = None, time.monotonic() + PATIENCE
+        last, deadline = None, time.monotonic() + 60
         while time.monotonic() < deadline:
             plan = _parse(self._cluster.shell(f"squeue --noheader --format='{FORMAT}'"))
             if is_complete(plan) and plan == last:
                 return plan
             last = plan
             time.sleep(0.5)
-        raise LabError(f"Slurm has not planned the jobs in {PATIENCE:.0f} s; look at `labs cluster shell -- squeue`")
-
-
-def _is_planned(row: Mapping[str, Any]) -> bool:
-    """Return whether a job runs, has a later start, or can never start."""
-    return row["state"] == "RUNNING" or row["reason"].startswith("Partition") or (row["start"] or 0) > 1
+        raise LabError("Slurm has not planned the jobs in 60 s; look at `labs cluster shell -- squeue`")
 
 
 def job_commands() -> list[str]:
@@ -242,10 +236,7 @@ def _parse(text: str) -> Plan:
 
 
 def plan_figure(plans: Mapping[str, pd.DataFrame], nodes: int = NODES) -> Figure:
-    """Draw plans of a queue as nodes over time, a panel each; a job is a box from its start to its limit.
-
-    A plan has `nodes`, `limit` and `start` in minutes, by job. A job without a start is left out.
-    """
+    """Draw plans of a queue as nodes over time, a panel each; a job is a box from its start to its limit."""
     row = plots.panels(len(plans), 1.2 + 0.45 * nodes, sharey=True, sharex=True)
     for axes, (title, plan) in zip(row, plans.items(), strict=True):
         colours = dict(zip(plan.index, plots.COLOURS, strict=False))

@@ -18,7 +18,7 @@ from labs.pages import plots
 from labs.pages.at_scale import first_order, time_lost
 from labs.results import noise
 from labs.results.records import Record
-from labs.run.text import plural
+from labs.run.errors import plural
 
 USES = {"training": plots.COLOURS[0], "saving": plots.COLOURS[2], "lost": plots.COLOURS[1], "queue": "0.88",
         "ending and queue": "0.88", "restart": "0.55"}
@@ -76,17 +76,14 @@ def kill_table(runs: Iterable[Record]) -> pd.DataFrame:
 
 
 def model_constants(lives: pd.DataFrame) -> tuple[float, float, float]:
-    """Return what the models need of `kill_table`, in seconds: mean save C, mean life M, mean restart R."""
+    """Return the mean save C, mean life M and mean restart R of `kill_table`, in seconds."""
     started = lives[lives["restart"] < lives["life"]]
     return (float(lives["saving"].sum() / lives["saves"].sum()), float(lives["life"].mean()),
             float(started["restart"].mean()))
 
 
 def waste_table(lives: pd.DataFrame) -> pd.DataFrame:
-    """Return by `save_every` the kills, and the share of the clock that was `wasted`, with Student's 95 % interval.
-
-    `T` is the mean time of the steps between two checkpoints; the nominal one where none was completed.
-    """
+    """Return kills, the share `wasted` with Student's 95 % interval, and the mean `T` of steps between checkpoints."""
     rows = {}
     for every, same in lives.groupby("save_every"):
         saves, kept = same["saves"].sum(), same["kept"].sum() / same["life"].sum()

@@ -48,10 +48,9 @@ def pipeline_figure(stages: int, micro_batches: int) -> Figure:
 
 
 def method_table(runs: Runs) -> pd.DataFrame:
-    """Return compute, exchange, exchanges, bytes and distance of each method, a row per method.
+    """Return compute, exchange (ms per step, with its interval), exchanges, bytes and distance, a row per method.
 
-    The times are milliseconds per step. Those of a run are its rounds' medians, and the exchange is their difference.
-    Those of several runs, one per seed, are means, with the 95 % interval of the exchange.
+    Times of a run are its rounds' medians; those of several runs, one per seed, are means.
     """
     rows = []
     for run in runs:
@@ -81,10 +80,7 @@ def method_figure(table: pd.DataFrame, live: pd.DataFrame) -> Figure:
 
 
 def framework_table(ours: dict[str, Any], earlier: Runs) -> pd.DataFrame:
-    """Return a row per framework: where it is from, version, largest change, difference from Horovod's weights.
-
-    Earlier records with the same seed and settings have the rows of what `ours` has skipped.
-    """
+    """Return a row per framework; earlier records with the same settings have those that `ours` has skipped."""
     same = [("reference run", run) for run in earlier if run["config"] == ours["config"]]
     rows = {row["framework"]: row | {"from": where} for where, run in (*same, ("this run", ours))
             for row in run["tables"]["frameworks"] if not row["skipped"]}

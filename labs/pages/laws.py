@@ -27,10 +27,7 @@ def gustafson(n, serial: float):
 
 
 def amdahl_share(n, speedup):
-    """Return the serial share that Amdahl's law needs for a speedup on n workers: the Karp-Flatt metric.
-
-    It is below 0 if the speedup is above n, and above 1 if it is below 1.
-    """
+    """Return the serial share that Amdahl's law needs for a speedup on n workers: the Karp-Flatt metric."""
     n, speedup = np.asarray(n, float), np.asarray(speedup, float)
     return (1 / speedup - 1 / n) / (1 - 1 / n)
 

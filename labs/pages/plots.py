@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from labs.results import ledger as time_ledger
 from labs.results.curves import BESIDE, COLOURS, RANK_COLOURS, curves, empty, save  # noqa: F401 - for the pages.
 from labs.results.tables import heading
-from labs.run.text import plural
+from labs.run.errors import plural
 
 Runs = Sequence[dict[str, Any]]
 EDGE: dict[str, Any] = {"edgecolor": "black", "linewidth": 0.6}
@@ -74,12 +74,9 @@ def scaling(frame: pd.DataFrame, by: Sequence[str]) -> Figure:
 
 
 def speedup_panels(panel_lines: Mapping[str, Mapping[str, pd.DataFrame]], cores: float = np.inf) -> Figure:
-    """Draw speedups over the number of workers, a panel each, with 95 % intervals, the ideal, and the cores as a limit.
+    """Draw speedups over the number of workers, a panel each, with 95 % intervals, the ideal, and shade above `cores`.
 
-    Args:
-        panel_lines: By title, the lines of a panel by their label: columns `size`, `speedup` and, if known, its `_low`
-            and `_high`, without which a line is hollow and dashed.
-        cores: More workers than these share them; that part is shaded.
+    A panel has lines by their label: columns `size`, `speedup` and, if known, its `_low` and `_high`.
     """
     row = panels(len(panel_lines), 3.3, sharey=True)
     for axes, (title, lines) in zip(row, panel_lines.items(), strict=True):
@@ -98,11 +95,9 @@ def speedup_panels(panel_lines: Mapping[str, Mapping[str, pd.DataFrame]], cores:
 
 
 def ledger(frame: pd.DataFrame, by: Sequence[str] = ("batch_size", "size")) -> Figure:
-    """Draw the seconds of one epoch as stacked bars, a colour for each entry of the ledger; a dash is the wall time.
+    """Draw the seconds of an epoch as stacked bars, a colour for each entry of the ledger; a dash is the wall time.
 
-    Args:
-        frame: Runs with a ledger, from `records.load`. Rows that are equal in `by` are one bar, their mean.
-        by: The columns whose values distinguish the bars.
+    `frame` is from `records.load`; rows that are equal in the columns `by` are one bar, their mean.
     """
     by = [column for column in by if column in frame]
     columns = list(time_ledger.COLUMNS)
@@ -133,7 +128,11 @@ def loss_paths(paths: Mapping[str, Sequence[ArrayLike]], loss: Callable[[np.ndar
     for axes, (title, several) in zip(row, arrays.items(), strict=True):
         axes.contour(*grid, loss(*grid), levels=10, colors="0.72", linewidths=0.9)
         for number, (path, label) in enumerate(zip(several, labels, strict=True)):
-            _draw_path(axes, path, RANK_COLOURS[number], len(several) - 1 - number, label)
+            # The wider the more paths come later, so that all can be seen where they coincide.
+            later, colour = len(several) - 1 - number, RANK_COLOURS[number]
+            axes.plot(*path.T, "-o", color=colour, linewidth=1.5 + 2.5 * later, markersize=3, label=label)
+            axes.plot(*path[-1], "s", color=colour, markersize=8 + 4 * later, markerfacecolor="none",
+                      markeredgewidth=1.8)
         for start in np.unique([path[0] for path in several], axis=0):
             axes.annotate("start", start, xytext=(8, 8), textcoords="offset points", fontsize=9)
         apart = max(float(np.linalg.norm(one[-1] - other[-1])) for one in several for other in several)
@@ -141,12 +140,6 @@ def loss_paths(paths: Mapping[str, Sequence[ArrayLike]], loss: Callable[[np.ndar
         axes.set(title=f"{title}\nafter {steps} {apart:.2g} apart", xlabel="weight $w_0$")
     row[0].set_ylabel("weight $w_1$")
     return finish(row[-1])
-
-
-def _draw_path(axes: Axes, path: np.ndarray, colour: str, later: int, label: str) -> None:
-    """Draw a path and its end, the wider the more paths come later: so all can be seen where they coincide."""
-    axes.plot(*path.T, "-o", color=colour, linewidth=1.5 + 2.5 * later, markersize=3, label=label)
-    axes.plot(*path[-1], "s", color=colour, markersize=8 + 4 * later, markerfacecolor="none", markeredgewidth=1.8)
 
 
 def pictures(images: Sequence[np.ndarray], titles: Sequence[str], height: float) -> Figure:

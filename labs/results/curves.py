@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from labs.run import atomic
-from labs.run.text import plural
+from labs.run.errors import plural
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

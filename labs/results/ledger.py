@@ -1,19 +1,13 @@
 """Time ledger of an epoch: input + compute + communication + start + other = wall time.
 
-Nothing is timed inside a step, where work overlaps and a clock would disturb it.
-The entries are differences between whole steps that differ in one thing:
+Nothing is timed inside a step, where work overlaps and a clock would disturb it. The entries are differences between
+whole steps that differ in one thing:
 
     compute        a step on a batch in memory that exchanges no gradients
-    communication  the extra time when gradients are exchanged,
-                   including the wait for the slowest worker
+    communication  the extra time when gradients are exchanged, including the wait for the slowest worker
     input          the extra time when the batches come from the input pipeline
-    start          the extra time of a whole epoch that has only one step:
-                   Keras' `fit`, a new pipeline, its first batch
-    other          the rest of the epoch: callbacks between steps, a machine that
-                   has changed its speed, measurement error
-
-`measure` measures it on workers. The other functions read it from records, without TensorFlow, and give it intervals:
-those of the rounds of a single run, or those of several runs. Each sample sums to the wall time.
+    start          the extra time of an epoch that has only one step: Keras' `fit`, a new pipeline, its first batch
+    other          the rest of the epoch: callbacks, a machine that has changed its speed, measurement error
 """
 
 from __future__ import annotations
@@ -40,24 +34,21 @@ if TYPE_CHECKING:
     from labs.training.workers import Job
 
 ENTRIES = ("input", "compute", "communication", "start", "other")
-"""What an epoch's wall time consists of; the entries sum to it."""
 COLUMNS = {f"ledger_{entry}_seconds": entry for entry in (*ENTRIES, "wall")}
 """The ledger's columns in the metrics of a record, with the entry that each holds."""
 READABLE = 0.05
 """The largest share of `other` in an epoch whose other entries can be trusted."""
 SECONDS, ROUNDS = 0.3, 5
-"""Approximate seconds per kind of step and round; rounds, in which the kinds take turns, so that a machine that slows
-down affects all alike."""
+"""Approximate seconds per kind of step and round, in which the kinds take turns."""
 
 
 # Measured.
 
 def measure(job: Job, model: tf.keras.Model, train: Subset, history: Sequence[dict[str, float]], *, batch_size: int,
             augment: Augment | None = None) -> tuple[dict[str, float], list[dict[str, float]]]:
-    """Return the ledger of an epoch, in seconds, and the rounds behind it.
+    """Return the ledger of an epoch, in seconds, and its rounds: the seconds per step of each kind of step.
 
-    A round has the seconds per step of each kind of step, and the seconds of an epoch of one step. The arguments are
-    those of `fit`, and its history, whose median epoch is the wall time. Call it last: it trains the model further.
+    The arguments are those of `fit`, and its history, whose median epoch is the wall time. It trains the model further.
     """
     from labs.datasets.pipeline import AHEAD, train_batches
     from labs.datasets.sharding import shard
@@ -116,19 +107,18 @@ def _epoch_timer(model: tf.keras.Model, batches: Callable[[int, int], tf.data.Da
                  epoch: int) -> Callable[[int], float]:
     """Return a function that trains the last step of an epoch as `fit` does, and returns the seconds of all of it."""
     from labs.training import hvd_ops
-    from labs.training.callbacks import Steps
+    from labs.training.loop import Steps
 
-    numbers, monitor = itertools.count(epoch), heartbeat.current()
+    numbers = itertools.count(epoch)
 
     def one_step_epoch(_: int) -> float:
         number = next(numbers)
-        callback = Steps(monitor, number + 1, steps, 1, False, first=steps - 1, begin=lambda: None,
-                         after_step=lambda step: False)
+        callback = Steps(number + 1, steps, steps - 1)
         hvd_ops.barrier()
         began = time.perf_counter()
         model.fit(batches(number, steps - 1), steps_per_epoch=1, callbacks=[callback], shuffle=False, verbose=0)
         seconds = time.perf_counter() - began
-        monitor.pause()  # The other kinds of step have no heartbeat.
+        heartbeat.current().pause()  # The other kinds of step have no heartbeat.
         return seconds
 
     return one_step_epoch
@@ -157,9 +147,8 @@ def samples(runs: Sequence[Record]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    causes = [noise.disturbance(run) for run in runs]
-    disturbed = [f"{run['run']} ({cause})" for run, cause in zip(runs, causes, strict=True) if cause]
-    runs = [run for run, cause in zip(runs, causes, strict=True) if not cause] or list(runs)
+    disturbed = {run["run"]: cause for run in runs if (cause := noise.disturbance(run))}
+    runs = [run for run in runs if not noise.disturbance(run)] or list(runs)
     ledgers = [read(run["metrics"]) for run in runs]
     if not all(ledgers):
         raise LabError("a run has no ledger; run the lab with --ledger")
@@ -170,7 +159,7 @@ def samples(runs: Sequence[Record]) -> pd.DataFrame:
         ledgers = [row | {"other": wall - sum(row.values()), "wall": wall} for row in rounds]
         index = [f"{run['run']}, round {number}" for number in range(len(rounds))]
     frame = pd.DataFrame(ledgers, index, columns=[*ENTRIES, "wall"]).fillna(0.0)
-    frame.attrs["disturbed"] = disturbed
+    frame.attrs["disturbed"] = [f"{name} ({cause})" for name, cause in disturbed.items()]
     return frame
 
 
@@ -208,8 +197,7 @@ def format_cells(cells: Mapping[Hashable, pd.DataFrame], digits: int = 2) -> pd.
 def excess(one: pd.DataFrame, many: pd.DataFrame, workers: int) -> pd.DataFrame:
     """Return by how much each entry exceeds 1/N of one worker's: columns `excess`, `low`, `high`; largest first.
 
-    The last row, "wall", is the sum: the wall time on N workers minus 1/N of that on one. One worker exchanges nothing:
-    its measured `communication` is an error, and belongs to `other`.
+    The last row, "wall", is the sum: the wall time on N workers minus 1/N of that on one.
     """
     import pandas as pd
 
@@ -221,7 +209,7 @@ def excess(one: pd.DataFrame, many: pd.DataFrame, workers: int) -> pd.DataFrame:
 
 
 def _ideal(one: pd.DataFrame, workers: int) -> pd.DataFrame:
-    """Return the ledger of ideal workers: 1/N of that of one, whose communication counts as `other`."""
+    """Return 1/N of the ledger of one worker, which exchanges nothing: its `communication` is an error, so `other`."""
     return one.assign(communication=0.0, other=one["other"] + one["communication"]) / workers
 
 

@@ -13,12 +13,10 @@ SMALLEST = 64 * 2**10
 
 
 class Link(NamedTuple):
-    """A link's constants in the alpha-beta model."""
+    """A link's constants in the alpha-beta model: seconds of an empty message (alpha), bytes per second (1 / beta)."""
 
     latency: float
-    """Seconds of an empty message (alpha)."""
     bandwidth: float
-    """Bytes per second (1 / beta)."""
 
     def allreduce_seconds(self, nbytes: float, n: int) -> float:
         """Return the seconds of a ring all-reduce of n workers."""
@@ -38,10 +36,7 @@ def between(rows: Sequence[Mapping[str, Any]], n: int, bits_per_second: float) -
 
     Fits seconds = 2 (n - 1) latency + 2 (n - 1) / n bytes (processor + factor / bandwidth) to all of them. `processor`
     is what a byte costs on any link. `factor` is 1 for a ring; an algorithm that sends more bytes over its busiest link
-    has a larger one, as Open MPI's may for a number of nodes that is no power of two.
-
-    Args:
-        rows: As in `fit`, with `bits_per_second` of the link, infinity for an unlimited one.
+    has a larger one. An unlimited link has infinite `bits_per_second`.
     """
     nbytes, seconds, bits = _used(rows, "bytes", "seconds", "bits_per_second")
     sent = 2 * (n - 1) / n * nbytes
@@ -74,17 +69,15 @@ def parts(cell: Mapping[str, Any], n: int, link: Link, unlimited: Link, busy: Li
           alone: float | None = None) -> dict[str, float]:
     """Return the seconds `alone`, `processor`, `wire` and `window` of a training step on n nodes of one worker each.
 
-    An exchange needs the processor (copies, sums, the kernel's TCP) and waits for the link. The processor's part is
-    what the exchange takes over an unlimited link. A node with one core computes nothing meanwhile, so only the wait
-    for the link can hide, behind the part of the backward pass that follows the largest gradient. There the exchange
-    first waits for the core, because the backward pass keeps it busy.
+    An exchange needs the processor (copies, sums, the kernel's TCP), as over an unlimited link, and waits for the link.
+    A node with one core computes nothing meanwhile, so only the wait for the link can hide, behind the part of the
+    backward pass that follows the largest gradient. There the exchange first waits for the busy core.
 
     Args:
-        cell: `gradient_bytes`, and the seconds of a step that exchanges nothing: `alone_seconds`, until its largest
-            gradient is computed `ready_seconds` (little is sent before), and until all are `computed_seconds`.
+        cell: `gradient_bytes`, and of a step that exchanges nothing the seconds in all, until its largest gradient is
+            computed, and until all are: `alone_seconds`, `ready_seconds`, `computed_seconds`.
         link, unlimited, busy: The constants of the link, of an unlimited one, and while a program keeps the cores busy.
-        alone: Seconds of a step that exchanges nothing, where they were measured again; the machine's speed may have
-            changed since the cell's.
+        alone: Seconds of a step that exchanges nothing, if the machine may have changed its speed since.
     """
     speed = 1.0 if alone is None else alone / cell["alone_seconds"]
     exchange = link.allreduce_seconds(cell["gradient_bytes"], n)
@@ -99,10 +92,3 @@ def step(cell: Mapping[str, Any], n: int, link: Link, unlimited: Link, busy: Lin
     """Return the seconds of a training step from its `parts`, which have the same arguments."""
     of = parts(cell, n, link, unlimited, busy, alone)
     return of["alone"] + of["processor"] + max(0.0, of["wire"] - of["window"])
-
-
-def errors(cells: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the number of predicted steps, the median and the largest relative error, and the share within 15 %."""
-    absolute = np.abs([cell["predicted_seconds"] / cell["step_seconds"] - 1 for cell in cells])
-    return {"cells": len(cells), "median": float(np.median(absolute)), "within_15": float(np.mean(absolute <= 0.15)),
-            "largest": float(absolute.max())}

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from labs.run.errors import LabError
-from labs.run.text import plural, printable
+from labs.run.errors import LabError, plural, printable
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -32,28 +31,25 @@ PAIRS = 3
 UNEVEN, MOMENT = 1.5, 0.5
 """How many times as long as the fastest epoch the slowest of an undisturbed run may take, the first left out; and
 seconds: a smaller difference may come from one moment of another program."""
-LARGEST_FACTOR = 1000.0
-"""An interval of a ratio that reaches further to either side says nothing."""
 
 
 # Two settings.
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """A difference or a ratio of two settings, its interval, and the verdict; `str` returns it in words."""
+    """A difference of two means, or a ratio of geometric means, its interval, and the verdict; `str` has it in words.
+
+    `low` and `high` are NaN if there is no interval; `problem` says why. `comparisons` is the number of intervals that
+    hold together with 95 %, `left_out` the disturbed runs.
+    """
 
     value: float
-    """The mean of `one` minus that of `other`; or the quotient of their geometric means."""
     low: float
-    """The lower end of its interval; NaN if there is none."""
     high: float
     ratio: bool = False
     comparisons: int = 1
-    """The number of intervals that hold together with 95 %."""
     problem: str = ""
-    """Why there is no interval."""
     left_out: tuple[str, ...] = ()
-    """The disturbed runs that were left out."""
     unit: str = ""
     digits: int = 2
 
@@ -71,20 +67,17 @@ class Comparison:
     @property
     def figures(self) -> str:
         """The value and its interval as text: "+0.14 s (0.05 to 0.23)"."""
-        digits = self._decimals()
+        # Enough decimals to show the interval's width, and on which side of equality it lies.
+        half, nearest = (self.high - self.low) / 2, self.low if self.direction > 0 else self.high
+        digits = max(self.digits, math.ceil(-math.log10(half / 2.5))) if half > 0 else self.digits
+        while self.resolved and round(nearest, digits) == float(self.ratio):
+            digits += 1
         value = f"{self.value:{'' if self.ratio else '+'}.{digits}f} {self.unit}".strip()
         if math.isnan(self.low):
             return f"{value}, {self.problem}" if math.isfinite(self.value) else self.problem
         both = "both" if self.comparisons == 2 else f"all {self.comparisons}"
         together = f"; 95 % for {both} together" * (self.comparisons > 1)
         return f"{value} ({self.low:.{digits}f} to {self.high:.{digits}f}{together})"
-
-    def _decimals(self) -> int:
-        """Return enough decimals to show the interval's width, and on which side of equality it lies."""
-        half, nearest = (self.high - self.low) / 2, self.low if self.direction > 0 else self.high
-        digits = max(self.digits, math.ceil(-math.log10(half / 2.5))) if half > 0 else self.digits
-        return next((more for more in range(digits, digits + 9)
-                     if not self.resolved or round(nearest, more) != float(self.ratio)), digits)
 
     def __str__(self) -> str:
         verdict = "more than noise" if self.resolved else "not resolved"
@@ -98,16 +91,15 @@ def compare(one: Any, other: Any, of: str | Callable[[Record], float] | None = N
 
     With at least `PAIRS` common seeds, at least half of those on either side, the comparison is paired: Student's
     interval of the mean difference within a seed. Otherwise it is Welch's interval over all runs. Ratios are compared
-    by their logarithms. For several comparisons each interval has the level 1 - 0.05 / comparisons, so that all hold
-    together (Bonferroni). Runs with the same seed and, to the last digit, the same value count once.
+    by their logarithms. Of several comparisons each has the level 1 - 0.05 / comparisons, so that all hold together
+    (Bonferroni). Runs with the same seed and, to the last digit, the same value count once.
 
     Args:
         one, other: Values by seed (a mapping or a Series); values without seeds (a list or an array); or runs (records
             or rows of `records.table`).
         of: The value of a run: the name of a column or a metric, or a function of a record.
         ratio: Whether to divide, as times and throughputs are compared.
-        timed: Whether to leave out disturbed runs, and name them; if all runs of a side are, there is no interval. Not
-            for accuracies: a busy machine changes none.
+        timed: Whether to leave out disturbed runs, which change no accuracy; if all of a side are, there is none.
         comparisons: How many comparisons the sentence or the table makes with this one.
         unit, digits: The unit and the fewest decimals in the text.
     """
@@ -117,7 +109,7 @@ def compare(one: Any, other: Any, of: str | Callable[[Record], float] | None = N
     centre, half, problem = _difference(first, second, LEVEL / comparisons)
     if any(side and not some for some, side in zip(quiet, sides, strict=True)):
         half, problem = math.nan, "all runs of one side were disturbed"
-    if ratio and half > math.log(LARGEST_FACTOR):  # Of two runs each, Student's factor is in the thousands.
+    if ratio and half > math.log(1000):  # Of two runs each, Student's factor is in the thousands.
         half, problem = math.nan, "the runs are too few for an interval"
     ends = (centre, centre - half, centre + half)
     value, low, high = map(math.exp, ends) if ratio else ends
@@ -184,10 +176,9 @@ def standard_error(share: float, images: int) -> float:
 
 def compare_shares(one: float, other: float, images: int, other_images: int | None = None,
                    comparisons: int = 1) -> Comparison:
-    """Compare two accuracies by the standard error of their difference, sqrt(error(one)^2 + error(other)^2).
+    """Compare two accuracies, on two independent sets of images, by the standard error of their difference.
 
-    This is exact for two independent sets of images, of `images` and `other_images` (by default as many). On the same
-    images two models tend to make the same errors: `compare_answers` finds smaller differences.
+    On the same images two models tend to make the same errors: `compare_answers` finds smaller differences.
     """
     from scipy.special import ndtri
 
@@ -267,23 +258,21 @@ def _spread(values: np.ndarray) -> tuple[float, float]:
 def warning(*measured: Any) -> str:
     """Return a sentence to print beside a figure, instead of a conclusion, if a measurement was disturbed; else "".
 
-    Args:
-        measured: Records; or the times of repeats of the same work, in seconds, such as those of a cell's turns: the
-            middle half of these must agree.
+    A measurement is a record, or the times of repeats of the same work, of which the middle half must agree.
     """
     problems = "; ".join(dict.fromkeys(problem for each in measured for problem in _problems(each)))
     return f"Disturbed: {problems}. Measure again; these figures allow no conclusion." if problems else ""
 
 
-def _problems(measured: Any) -> Iterator[str]:
+def _problems(measured: Any) -> list[str]:
     if isinstance(measured, dict) and "history" in measured:
-        clauses, about = [disturbance(measured), _shared_cores(measured)], f"{printable(measured['run'])}: "
-    else:  # A quarter at either end may be outliers, since pages take medians.
-        turns = np.sort(np.asarray(measured, float))
-        middle = turns[len(turns) // 4:len(turns) - len(turns) // 4]
-        of = f"the middle {len(middle)} of " * (len(middle) < len(turns)) + plural(len(turns), "repeat")
-        clauses, about = [_uneven(middle, of)], ""
-    yield from (about + clause for clause in clauses if clause)
+        clauses = disturbance(measured), _shared_cores(measured)
+        return [f"{printable(measured['run'])}: {clause}" for clause in clauses if clause]
+    # A quarter at either end may be outliers, since pages take medians.
+    turns = np.sort(np.asarray(measured, float))
+    middle = turns[len(turns) // 4:len(turns) - len(turns) // 4]
+    of = f"the middle {len(middle)} of " * (len(middle) < len(turns)) + plural(len(turns), "repeat")
+    return [clause] if (clause := _uneven(middle, of)) else []
 
 
 def disturbance(run: Record) -> str:

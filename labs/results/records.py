@@ -1,50 +1,35 @@
-"""Records of runs: their schema, how a run writes its own, and how they are read, as dictionaries and as a table.
+"""Records of runs: their schema, and how they are read, as dictionaries and as a table.
 
     records.load()            every run of every lab, as a DataFrame
     records.read(folder)      one run, as a dictionary
-
-A run writes `<results root>/<lab>/<run>/record.json` at its end (`finish`).
 """
 
 from __future__ import annotations
 
 import collections
-import dataclasses
-import hashlib
 import json
 import os
-import shutil
 import sys
-import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from labs.measure import throughput, timeline
-from labs.results import curves as curve_plots
 from labs.results import noise
-from labs.run import atomic, environment, heartbeat, terminal
-from labs.run.errors import LabError
-from labs.run.paths import format_path, results_dir
-from labs.run.text import one_line
+from labs.results.run_record import FORMAT, Record, digest
+from labs.run.errors import LabError, one_line
+from labs.run.paths import results_dir
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from labs.training.workers import Job
-
-Record = dict[str, Any]
-"""A record that fits `Schema`, as JSON values; it may have more fields."""
-FORMAT = 1
-"""The format of the records that this kit writes and reads."""
 LabName = Annotated[str, msgspec.Meta(pattern=r"^\w[\w.-]*\Z", max_length=255)]
 """No separators, because files are named after labs."""
 
 
 class Layout(msgspec.Struct):
-    """How many workers ran."""
+    """The workers that ran."""
 
     size: Annotated[int, msgspec.Meta(ge=1)]
     nodes: int
@@ -82,114 +67,12 @@ class Schema(msgspec.Struct):
     tables: dict[str, list[dict[str, Any]]] = {}
 
 
-# Written.
-
-def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | None = None, **metrics: float) -> Record:
-    """Make the run's record, write it with its curves (rank 0), and return it on every worker.
-
-    Args:
-        history: Rows of epochs, as `fit` returns them; none for a run that trains nothing.
-        tables: Further rows by the name of their table, such as those of "collectives".
-        metrics: Results of the whole run, such as test_accuracy.
-    """
-    from labs.training.layout import machine, versions
-
-    if job.options.timeline:
-        tables = (tables or {}) | {"timeline": _print_exchanged(job)}
-    seconds = time.monotonic() - job.started
-    layout = {name: value for name, value in dataclasses.asdict(job.layout).items() if "rank" not in name}
-    record = {
-        "format": FORMAT,
-        "lab": job.lab,
-        "run": job.name,
-        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(time.time() - seconds)),
-        "config": dataclasses.asdict(job.config),
-        "layout": layout | {"global_batch_size": getattr(job.config, "batch_size", 0) * job.size},
-        "data": job.data,
-        "versions": versions() | {"commit": environment.commit()},
-        "machine": machine(),
-        "history": history,
-        "timings": {
-            "total_seconds": seconds,
-            "first_epoch_seconds": history[0]["train_seconds"] if history else None,
-            "seconds_per_epoch": throughput.seconds_per_epoch(history),
-            "images_per_sec": throughput.images_per_sec(history),
-        },
-        "metrics": metrics,
-        "tables": tables or {},
-    }
-    record |= {"student": owner} if (owner := environment.student_id()) else {}
-    record = json.loads(json.dumps(record, default=str))  # As it will be read.
-    record["digest"] = digest(record)
-    if job.rank == 0:
-        if history:
-            curve_plots.save(curve_plots.curves([record]), job.folder / "curves.png")
-        atomic.write_json(job.folder / "record.json", record)
-        shutil.rmtree(job.folder / heartbeat.FOLDER, ignore_errors=True)
-    job.print_once(f"\n{closing(record)}\n\n{'curves and ' if history else ''}record: {format_path(job.folder)}")
-    return record
-
-
-def exchanged(job: Job) -> list[dict]:
-    """End the run's timeline and return the exchanges so far, by kind; empty except on rank 0, which wrote it."""
-    from labs.training import hvd_ops
-
-    hvd_ops.stop_timeline()
-    if job.rank:
-        return []
-    events = json.loads((job.folder / hvd_ops.TIMELINE).read_bytes())
-    return timeline.summary(timeline.exchanges(events, hvd_ops.BROADCAST_BYTES))
-
-
-def _print_exchanged(job: Job) -> list[dict]:
-    """End the run's timeline; print and return its exchanges (rank 0)."""
-    import pandas as pd
-
-    rows = exchanged(job)
-    job.print_once("\nexchanged (ui.perfetto.dev shows timeline.json):\n"
-                   + pd.DataFrame(rows).to_string(index=False, float_format="{:.3g}".format))
-    return rows
-
-
-def closing(record: Record) -> str:
-    """Return the table at the end of a run: workers, throughput, seconds per epoch, accuracies, and the ledger."""
-    history, layout, timings, metrics = (record[name] for name in ("history", "layout", "timings", "metrics"))
-    row = {"workers": layout["size"]} | ({
-        "global batch": layout["global_batch_size"],
-        "images/s": timings["images_per_sec"],
-        "s/epoch": timings["seconds_per_epoch"],
-    } if history else {"seconds": timings["total_seconds"]})
-    row |= {name.replace("val_", "validation "): value for name, value in (history[-1] if history else {}).items()
-            if name in ("val_accuracy", "val_mae", "val_loss")}
-    row |= {name.replace("_", " "): value for name, value in metrics.items()
-            if isinstance(value, float) and not name.startswith("ledger_")}
-    lines = terminal.table([list(row), [_number(value) for value in row.values()]])
-    if "ledger_wall_seconds" not in metrics:
-        return lines
-    amounts = ", ".join(f"{name.split('_')[1]} {value:.2f} s" for name, value in metrics.items()
-                        if name.startswith("ledger_") and name != "ledger_wall_seconds")
-    return f"{lines}\n\nan epoch of {metrics['ledger_wall_seconds']:.2f} s: {amounts}"
-
-
-def _number(value: Any) -> str:
-    """Return a figure of the closing table; None: not measured, such as the throughput of one epoch."""
-    if not isinstance(value, float):
-        return "not measured" if value is None else str(value)
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.2f}" if abs(value) >= 1 else f"{value:.4f}"
-
-
-def digest(record: Record) -> str:
-    """Return the SHA-256 of a record's content, apart from its digest: anyone can compute it, so it proves nothing."""
-    content = {name: value for name, value in record.items() if name != "digest"}
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
+# Read.
 
 def digest_state(record: Record) -> str:
     """Return "intact"; "edited" if the content was changed after the run; "none" for a record of an earlier kit."""
     return {None: "none", digest(record): "intact"}.get(record.get("digest"), "edited")
 
-
-# Read.
 
 def read(folder: str | os.PathLike) -> Record:
     """Read the record of one run; raise OSError if there is none."""
@@ -231,11 +114,10 @@ def load(lab: str = "*", root: Path | None = None) -> pd.DataFrame:
 
 
 def table(records: Iterable[Record]) -> pd.DataFrame:
-    """Return records as a table, one row each.
+    """Return records as a table, one row each; the column `disturbed` says why a run's times cannot be trusted.
 
     Where Config and layout share a name, such as `threads`, the column holds the layout's value, and `asked_threads`
-    the Config's. `attrs["config"]` names the columns that come from Configs: see `scaling.configuration`. The column
-    `disturbed` is `noise.disturbance`, which says why a run's times cannot be trusted.
+    the Config's. `attrs["config"]` names the columns that come from Configs: see `scaling.configuration`.
     """
     import pandas as pd
 
@@ -295,10 +177,3 @@ def rows_of(records: Iterable[Record], name: str) -> pd.DataFrame:
         about = {"lab": record["lab"], "run": record["run"], "size": record["layout"]["size"]}
         rows += [about | record["config"] | row | about for row in record.get("tables", {}).get(name, [])]
     return pd.DataFrame(rows)
-
-
-def curves(record: Record) -> pd.DataFrame:
-    """Return the history of a run, one row per epoch."""
-    import pandas as pd
-
-    return pd.DataFrame(record["history"]).set_index("epoch")

@@ -6,7 +6,6 @@ Nothing here compares one configuration with another.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
@@ -15,7 +14,6 @@ import numpy as np
 
 from labs.results import noise, records, tables
 from labs.run.errors import LabError
-from labs.run.text import plural
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,20 +59,18 @@ def comparable(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     return frame.assign(**lists)
 
 
-def speedups(frame: pd.DataFrame, base: int = 1, by: Sequence[str] | None = None,
+def speedups(frame: pd.DataFrame, by: Sequence[str] | None = None,
              scaling: Literal["weak", "strong"] = "weak") -> pd.DataFrame:
-    """Return the speedup and scaling efficiency over `base` workers, a row per configuration and number of workers.
+    """Return the speedup and scaling efficiency over one worker, a row per configuration and number of workers.
 
-    The columns beside them are those of `_group`. The speedup is throughput(n) / throughput(base), as `noise.compare`
-    compares them; the efficiency is speedup / (n / base). Both have its interval, which holds for all rows together
-    with 95 %; it is NaN if either side ran once or was disturbed. The column `direction` is the verdict: 1 if the row
-    is faster than its base by more than noise, -1 if it is slower, 0 if not resolved. A row is compared only with
-    `base` workers of the same configuration. Without such runs it has NaN, and the column `note` says so; it also warns
-    of an efficiency above 1.
+    The columns beside them are those of `_group`. The speedup is throughput(n) / throughput(1) of one configuration, as
+    `noise.compare` compares them; the efficiency is speedup / n. Both have its interval, which holds for all rows
+    together with 95 %; it is NaN if either side ran once or was disturbed. The column `direction` is the verdict: 1 if
+    the row is faster than its base by more than noise, -1 if it is slower, 0 if not resolved. The column `note` says if
+    there is no base, and warns of an efficiency above 1.
 
     Args:
         frame: Runs, one row each, from `records.load`.
-        base: Number of workers to compare with.
         by: The columns of a configuration; by default all fields of the runs' Configs except the seed.
         scaling: "weak": the batch per worker is fixed, so n workers do n times the work in a step; "strong": the
             global batch is fixed, so `global_batch_size` replaces `batch_size` in the configuration.
@@ -85,15 +81,17 @@ def speedups(frame: pd.DataFrame, base: int = 1, by: Sequence[str] | None = None
     elif "batch_size" in by:
         by = [name for name in by if name != "global_batch_size"]
     table, runs = _group(frame, by)
-    bases = _bases(table, by, base)
+    bases = _bases(table, by)
     count = sum(other not in (None, row) for row, other in enumerate(bases))
-    ratios = [_compare(runs[row], None if other is None else runs[other], count) for row, other in enumerate(bases)]
+    ratios = [noise.Comparison(math.nan if other is None else 1.0, math.nan, math.nan) if other in (None, row) else
+              noise.compare(runs[row], runs[other], "images_per_sec", ratio=True, comparisons=count)
+              for row, other in enumerate(bases)]
     for end, name in {"": "value", "_low": "low", "_high": "high"}.items():
         table[f"speedup{end}"] = np.array([getattr(ratio, name) for ratio in ratios], float)
     for end in ("", "_low", "_high"):
-        table[f"scaling_efficiency{end}"] = table[f"speedup{end}"] / (table["size"] / base)
+        table[f"scaling_efficiency{end}"] = table[f"speedup{end}"] / table["size"]
     table["direction"] = np.array([ratio.direction for ratio in ratios], int)
-    missing = f"no run of {plural(base, 'worker')} of this configuration to compare with"
+    missing = "no run of 1 worker of this configuration to compare with"
     notes = [missing if math.isnan(value) else warn_above_one(value, low)
              for value, low in zip(table["scaling_efficiency"], table["scaling_efficiency_low"], strict=True)]
     table["note"] = ["; ".join(filter(None, pair)) for pair in zip(notes, table.pop("note"), strict=True)]
@@ -138,64 +136,43 @@ def _undisturbed(runs: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     return runs, f"disturbed, measure again: {names}"
 
 
-def _bases(table: pd.DataFrame, by: list[str], base: int) -> list[int | None]:
-    """Return the row with which each row is compared: `base` workers of its configuration, on the fewest nodes."""
+def _bases(table: pd.DataFrame, by: list[str]) -> list[int | None]:
+    """Return the row with which each row is compared: one worker of its configuration."""
     configurations = table.groupby(by, dropna=False).ngroup() if by else [0] * len(table)
-    alone = table[table["size"] == base].sort_values([name for name in ("nodes", "size") if name in table])
-    bases = {configurations[row]: row for row in reversed(alone.index)}
+    bases = {configurations[row]: row for row in table.index[table["size"] == 1]}
     return [bases.get(configuration) for configuration in configurations]
 
+def compare_speeds(runs: pd.DataFrame, varying: list[str]) -> Iterator[tuple[tables.Grid, pd.DataFrame, list[str]]]:
+    """Yield the tables of weak and strong scaling that runs allow which differ in the settings `varying`.
 
-def _compare(runs: pd.DataFrame, base: pd.DataFrame | None, count: int) -> noise.Comparison:
-    """Return the ratio of two rows' throughputs, one of `count`; NaN without a base, 1 where it is the base."""
-    if base is None or base is runs:
-        return noise.Comparison(math.nan if base is None else 1.0, math.nan, math.nan)
-    return noise.compare(runs, base, "images_per_sec", ratio=True, comparisons=count)
-
-
-# Throughputs and speedups: after a sweep, and on the report page.
-
-TITLES = {"weak": "Speed and weak scaling: constant batch per worker",
-          "strong": "Speed and strong scaling: constant global batch", "": "Speed"}
-"""Titles, by the kind of scaling; "" if only one number of workers ran."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Speeds:
-    """A table of `scaling.speedups` over `base` workers; its configurations differ in the columns `by`."""
-
-    scaling: Literal["weak", "strong", ""]
-    table: pd.DataFrame
-    by: list[str]
-    base: int
-
-    def grid(self) -> tables.Grid:
-        """Return the table for a page, with speedups if there is anything to compare."""
-        nodes = ["nodes"] if self.table["nodes"].nunique() > 1 else []
-        ratios = ["speedup", "scaling_efficiency", "note"] if self.scaling else []
-        n = "n" if self.base == 1 else f"(n / {self.base})"
-        note = (f"images/s: geometric mean over the repeats, without the first epoch [95 % interval; {tables.FEW}]"
-                + f"; speedup: throughput(n) / throughput({self.base}) of the same configuration [95 % for all rows "
-                  f"together]; efficiency: speedup / {n}" * bool(self.scaling))
-        columns = [*self.by, "size", *nodes, "repeats", "images_per_sec", "seconds_per_epoch", "first_epoch_seconds"]
-        return tables.grid(TITLES[self.scaling], self.table, [*columns, *ratios], note)
-
-
-def compare_speeds(runs: pd.DataFrame, varying: list[str]) -> Iterator[Speeds]:
-    """Yield the tables of weak and strong scaling that runs allow which differ in the settings `varying`."""
+    Beside each come its rows with a speedup, none if only one number of workers ran, and the columns of their settings.
+    """
     if not len(runs) or not runs["images_per_sec"].notna().any():
         return
-    base = 1 if (runs["size"] == 1).any() else int(runs["size"].min())
-    weak, strong = (speedups(runs, base, varying, kind) for kind in ("weak", "strong"))
-    weakly, strongly = (table["speedup"].notna() & (table["size"] > base) for table in (weak, strong))
-    if weakly.any() or not strongly.any():
-        yield Speeds("weak" if weakly.any() else "", weak, [name for name in varying if name in weak], base)
+    weak, strong = (speedups(runs, varying, kind) for kind in ("weak", "strong"))
+    weakly, strongly = (table["speedup"].notna() & (table["size"] > 1) for table in (weak, strong))
+    if weakly.any():
+        yield _speeds("Speed and weak scaling: constant batch per worker", weak, varying)
+    elif not strongly.any():
+        yield _speeds("Speed", weak.assign(speedup=np.nan), varying)
     if strongly.any():  # Rows without a partner at the same global batch are in the other table.
         partners = strong[strong["global_batch_size"].isin(strong["global_batch_size"][strongly])]
-        yield Speeds("strong", partners, [*(name for name in varying if name in strong), "global_batch_size"], base)
+        yield _speeds("Speed and strong scaling: constant global batch", partners, [*varying, "global_batch_size"])
+
+
+def _speeds(title: str, table: pd.DataFrame, by: list[str]) -> tuple[tables.Grid, pd.DataFrame, list[str]]:
+    """Return a table of speedups for a page, its rows with a speedup, and those columns of `by` that it has."""
+    by, compared = [name for name in by if name in table], table[table["speedup"].notna()]
+    nodes = ["nodes"] if table["nodes"].nunique() > 1 else []
+    note = f"images/s: geometric mean over the repeats, without the first epoch [95 % interval; {tables.FEW}]"
+    columns = [*by, "size", *nodes, "repeats", "images_per_sec", "seconds_per_epoch", "first_epoch_seconds"]
+    if len(compared):
+        columns += ["speedup", "scaling_efficiency", "note"]
+        note += ("; speedup: throughput(n) / throughput(1) of the same configuration [95 % for all rows together]; "
+                 "efficiency: speedup / n")
+    return tables.grid(title, table, columns, note), compared, by
 
 
 def summary(runs: Iterable[records.Record]) -> str:
     """Return the tables that some runs allow, as text for a terminal."""
-    grids = [speeds.grid() for speeds in compare_speeds(*frame(runs))]
-    return "\n\n".join(f"{each.text()}\n({each.note})" for each in grids)
+    return "\n\n".join(f"{grid.text()}\n({grid.note})" for grid, *_ in compare_speeds(*frame(runs)))

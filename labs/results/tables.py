@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from labs.results import records, reference
 from labs.run import catalogue, terminal
-from labs.run.errors import LabError
+from labs.run.errors import LabError, plural, printable
 from labs.run.paths import format_path
-from labs.run.text import plural, printable
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,25 +1,51 @@
 """The labs of this clone: what a lab module declares, and how to find one by its number or name."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import inspect
 import re
 import sys
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from labs.run import fields
 from labs.run.errors import LabError, quoted
+from labs.run.fields import Options
 from labs.run.paths import ROOT
 
-if TYPE_CHECKING:
-    from labs.run.options import Options
-    from labs.run.sweeps import Sweep
+
+@dataclasses.dataclass(frozen=True)
+class Sweep:
+    """The runs that one question needs. A lab lists its sweeps by preset: `{"demo": (Sweep(...), ...), ...}`."""
+
+    name: str
+    question: str
+    """One line that begins with the question's id: "C1: time and speedup of an epoch"."""
+    grid: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
+    """Values by field of the lab's Config; the cells are all combinations."""
+    workers: Sequence[int] = (1, 2)
+    seeds: Sequence[int] = (1, 2, 3)
+    """One repeat per seed."""
+    adapt: Callable[[Any, int], Any] = lambda config, workers: config
+    """Sets fields that depend on others, such as batch_size = global // workers. A LabError skips the cell."""
+    nodes: Callable[[int], int] = lambda workers: 1
+    """Returns the number of nodes for a number of workers, which are spread evenly."""
+    links: Sequence[str] = ("",)
+    """Bandwidths to which the links of `labs cluster` are set, such as "100mbit"; empty: they stay as they are."""
+
+    @staticmethod
+    def node_per_worker(workers: int) -> int:
+        """Return as many nodes as workers; a value for `nodes`."""
+        return workers
+
+
+def divide(config: Any, workers: int) -> Any:
+    """Divide a Config's batch among the workers, so that the global batch is constant: strong scaling."""
+    if config.batch_size % workers:
+        raise LabError(f"a global batch of {config.batch_size} cannot be divided among {workers} workers")
+    return dataclasses.replace(config, batch_size=config.batch_size // workers)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -46,7 +72,7 @@ class Lab:
     """Returns the command that starts the workers, from Config, number of workers and run folder; None: mpirun."""
 
     def refuse(self, config: Any, workers: int) -> None:
-        """Raise LabError for a Config that cannot run on this number of workers."""
+        """Raise LabError if a Config cannot run on this number of workers."""
         if workers > 1 and self.one_worker(config):
             raise LabError(f"{self.name} runs on one worker with these options; add --workers 1")
         self.check(config, workers)
@@ -63,10 +89,8 @@ class Lab:
 
     @property
     def description(self) -> str:
-        """The module's docstring, with the lines after the title indented: the command line keeps their breaks."""
-        # Since Python 3.13 the compiler removes the indentation that all these lines have in common.
-        title, _, commands = inspect.cleandoc(sys.modules[self.module].__doc__ or "").partition("\n\n")
-        return f"{title}\n\n{textwrap.indent(commands, '    ')}\n"
+        """The module's docstring."""
+        return inspect.cleandoc(sys.modules[self.module].__doc__ or "")
 
     @property
     def title(self) -> str:
@@ -80,22 +104,14 @@ def lab_names() -> list[str]:
 
 
 def load_lab(lab: str | ModuleType | Lab) -> Lab:
-    """Return the Lab of a name, a number, a unique prefix or a module.
-
-    Raises:
-        LabError: No lab matches the name, or more than one does.
-    """
+    """Return the Lab of a name, a number, a unique prefix or a module."""
     if isinstance(lab, Lab):
         return lab
     return (importlib.import_module(f"labs.{resolve(lab)}") if isinstance(lab, str) else lab).LAB
 
 
 def resolve(name: str) -> str:
-    """Return the full name of a lab from its number ("lab2", "02", "2") or a unique prefix, without importing the lab.
-
-    Raises:
-        LabError: No lab matches, or more than one does.
-    """
+    """Return the full name of a lab from its number ("lab2", "02", "2") or a unique prefix; do not import the lab."""
     number = re.fullmatch(r"(?:lab)?([0-9]+)", name)  # Exactly: "lab1" is no prefix of "lab10".
     begin = f"lab{int(number[1]):02}_" if number else name
     matches = [lab for lab in lab_names() if lab.startswith(begin)]

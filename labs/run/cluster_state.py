@@ -12,21 +12,16 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from labs.run import atomic, resources
 from labs.run.errors import ERROR_PREFIX, LabError, quoted
 
-FOLDER = "LABS_CLUSTER"
-"""The variable that names the cluster's folder; a second cluster needs a second folder."""
-INSIDE = "LABS_INSIDE_CLUSTER"
-"""Set in every process of the cluster; its host name says on which host it runs."""
-FILE = "cluster.json"
-HEAD = "head"
-"""The host from which runs are started, as from a login node. It has no link whose bandwidth is set."""
-SUBNET = "10.77.0.0/24"
-UNLIMITED = "unlimited"
-BITS = {"k": 1e3, "m": 1e6, "g": 1e9}
+FOLDER, INSIDE = "LABS_CLUSTER", "LABS_INSIDE_CLUSTER"
+"""The variable with the cluster's folder (a second cluster needs another), and the one of each process inside."""
+FILE, HEAD = "cluster.json", "head"
+"""The state's file; the host from which runs are started, as from a login node, which has no link to be set."""
+SUBNET, UNLIMITED = "10.77.0.0/24", "unlimited"
 CHANGES = "changes.lock"  # Held in the cluster's folder by the process that sets links for a study or a sweep.
 
 
@@ -50,7 +45,6 @@ class Cluster:
     pids: dict[str, int]
     """PID of the process that holds each host's namespaces, in the cluster's PID namespace."""
     cores: dict[str, list[int]]
-    """The processor cores of each node."""
     links: dict[str, Link]
     slurm: bool
     owner: Sequence[int]
@@ -59,14 +53,13 @@ class Cluster:
 
 def folder() -> Path:
     """Return the folder of this user's cluster: `LABS_CLUSTER`, else one in the folder of temporary files."""
-    default = Path(tempfile.gettempdir()) / f"labs-cluster-{os.getuid()}"
+    default = f"{tempfile.gettempdir()}/labs-cluster-{os.getuid()}"
     return Path(os.environ.get(FOLDER) or default).expanduser().absolute()
 
 
 def address(host: str) -> str:
     """Return a host's address: node N has the Nth of the subnet, the head the last."""
-    number = 254 if host == HEAD else int(host.removeprefix("node"))
-    return SUBNET.replace("0/24", str(number))
+    return SUBNET.replace("0/24", "254" if host == HEAD else host.removeprefix("node"))
 
 
 def inside() -> str:
@@ -103,8 +96,7 @@ def require() -> Cluster:
 
 def format_bandwidth(bandwidth: str) -> str:
     """Return "100 Mbit/s" for "100mbit"."""
-    return re.sub(r"^([\d.]+)([kmg])bit$",
-                  lambda match: f"{match[1]} {match[2].replace('m', 'M').replace('g', 'G')}bit/s", bandwidth)
+    return bandwidth.replace("kbit", " kbit/s").replace("mbit", " Mbit/s").replace("gbit", " Gbit/s")
 
 
 def bits_per_second(bandwidth: str) -> float:
@@ -112,8 +104,7 @@ def bits_per_second(bandwidth: str) -> float:
     if bandwidth == UNLIMITED:
         return float("inf")
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmg])bit", bandwidth.lower())
-    bits = float(match[1]) * BITS[match[2]] if match else 0.0
-    if 1e5 <= bits <= 1e11:
+    if match and 1e5 <= (bits := float(match[1]) * {"k": 1e3, "m": 1e6, "g": 1e9}[match[2]]) <= 1e11:
         return bits
     raise LabError(f"{quoted(bandwidth)} is not a bandwidth from 100kbit to 100gbit; write 100mbit, 1gbit or "
                    f"{UNLIMITED}")
@@ -135,14 +126,9 @@ def set_bandwidth(bandwidth: str, nodes: Iterable[str] = ()) -> None:
 
 @contextlib.contextmanager
 def restore_links() -> Iterator[None]:
-    """Restore every link's bandwidth after the block; raise LabError if another run's block sets links meanwhile."""
+    """Restore every link's bandwidth after the block; raise filelock's Timeout if another run's block sets links."""
     links = require().links
-    with contextlib.ExitStack() as at_exit:
-        try:
-            at_exit.enter_context(FileLock(folder() / CHANGES, timeout=0))
-        except Timeout:
-            raise LabError("another run sets the links of this cluster; wait until it ends, or start a second cluster "
-                           "with LABS_CLUSTER=DIR") from None
+    with FileLock(folder() / CHANGES, timeout=0), contextlib.ExitStack() as at_exit:
         for node, link in links.items():
             at_exit.callback(set_bandwidth, link.bandwidth, [node])
         yield

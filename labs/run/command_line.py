@@ -1,4 +1,4 @@
-"""Command-line options from a lab's Config, and a Config's command line.
+"""The command line: its parser, whose errors are one line; options from a lab's Config, and a Config's command line.
 
     python -m labs.lab10_caltech --preset paper --batch-size 64
 """
@@ -6,38 +6,83 @@
 import argparse
 import ast
 import dataclasses
+import difflib
 import inspect
 import itertools
 import textwrap
 import typing
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
-from labs.run import environment, fields, run_lock, usage
+from labs.run import environment, fields
 from labs.run.catalogue import Lab
-from labs.run.options import Options
+from labs.run.errors import LabError
+from labs.run.fields import Options
+
+LAUNCH_OPTIONS = ("--workers", "--oversubscribe")
+"""The options of `labs run` that are not the lab's."""
 
 
-def parse(lab: Lab, words: Sequence[str], launches: bool = False) -> tuple[Any, Options]:
-    """Parse a lab's command line into its Config and the run's Options; a resumed run keeps those of its start.
+class Parser(argparse.ArgumentParser):
+    """An argparse parser whose errors are LabErrors, which a notebook shows too; options are never abbreviated."""
 
-    Args:
-        lab: The lab.
-        words: The command line without the options of the launch.
-        launches: Whether --help shows the options of the launch as well.
+    known: Iterable[str] = ()
+    """Options of other parsers that may be meant, too."""
 
-    Raises:
-        LabError: The command line is wrong.
-    """
-    given = given_options(lab, words, launches)
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs | {"allow_abbrev": False})
+
+    @property
+    def options(self) -> list[str]:
+        """The options of this parser."""
+        return list(self._option_string_actions)
+
+    def error(self, message: str) -> NoReturn:
+        """Raise argparse's message as a LabError; suggest an option for an unknown one."""
+        _, unknown, words = message.partition("unrecognized arguments: ")
+        similar = suggestion(words.split()[0].partition("=")[0], [*self.options, *self.known]) if unknown else ""
+        raise LabError(f"{message}{similar}; see `{self.prog} --help`")
+
+
+def count(text: str) -> int:
+    """Return a whole number of at least 1; an argparse type."""
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return int(text)
+
+
+def counts(text: str) -> tuple[int, ...]:
+    """Return the numbers of "1,2,4"; an argparse type."""
+    return tuple(map(count, text.split(",")))
+
+
+def path(text: str) -> Path:
+    """Return a path, with `~` replaced by the home folder; an argparse type."""
+    if not text:  # As in `--results "$DIR"`, if the variable is not set.
+        raise argparse.ArgumentTypeError("the path is empty")
+    return Path(text).expanduser()
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """Return "; did you mean X?" if a known word is similar, otherwise an empty string."""
+    close = difflib.get_close_matches(word.lower(), list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def parse(lab: Lab, words: Sequence[str]) -> tuple[Any, Options]:
+    """Parse a lab's command line into its Config and the run's Options; a resumed run keeps those of its start."""
+    from labs.run import run_lock  # Here: `labs check` has to run where no package is installed.
+
+    given = given_options(lab, words)
     run = run_lock.resumed(lab.name, _replace(Options(), given))
     if run.resume and run.name and (begun := run_lock.started_with(run.results_root / lab.name / run.name)):
         saved = begun["config"] | begun["options"]
         given = {name: value for name, value in saved.items() if value is not None} | given
     default = lab.presets[given.get("preset", Options.preset)]
-    config = _replace(dataclasses.replace(default, seed=environment.default_seed(default.seed)), given)
-    options = _replace(Options(), given)
+    student = environment.student_id()
+    seed = environment.personal_seed(student) if student else default.seed
+    config, options = _replace(default, {"seed": seed} | given), _replace(Options(), given)
     fields.check(config)
     fields.check(options)
     return config, options
@@ -49,36 +94,23 @@ def _replace(defaults: Any, given: dict[str, Any]) -> Any:
     return dataclasses.replace(defaults, **{name: value for name, value in given.items() if name in names})
 
 
-def given_options(lab: Lab, words: Sequence[str], launches: bool = False, known: Iterable[str] = ()) -> dict[str, Any]:
-    """Return the options that a lab's command line has, by the name of the field; arguments as for `parse`.
-
-    Args:
-        known: Other options of the command, which may be what a misspelled one means.
-    """
+def given_options(lab: Lab, words: Sequence[str], known: Iterable[str] = LAUNCH_OPTIONS) -> dict[str, Any]:
+    """Return the options that a lab's command line has, by the name of the field; `known` as in Parser."""
     prog = f"labs run {lab.name}"
-    parser = usage.Parser(prog, usage=f"{prog} [OPTIONS]", description=lab.description,
-                          argument_default=argparse.SUPPRESS, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog, usage=f"{prog} [--workers N] [--oversubscribe] [OPTIONS]", description=lab.description,
+                    argument_default=argparse.SUPPRESS, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.known = known
-    if launches:
-        add_launch_options(parser.add_argument_group("launch options"))
     preset = next((name for name in lab.presets if name in words), Options.preset)  # --help shows its values.
     experiment = parser.add_argument_group("experiment options")
-    experiment.add_argument("--preset", choices=tuple(lab.presets), help=_helps(Options)["preset"])
+    experiment.add_argument("--preset", choices=tuple(lab.presets), help="Where the other defaults come from.")
     _add_fields(experiment, lab.presets[preset])
     _add_fields(parser.add_argument_group("run options"), Options())
     return vars(parser.parse_args(words))
 
 
-def add_launch_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-    """Add the options of `labs run` that start the workers."""
-    parser.add_argument("--workers", type=usage.count, metavar="N",
-                        help="Number of workers; by default one per task in a Slurm job, else one per GPU, else one.")
-    add_oversubscribe(parser)
-
-
-def add_oversubscribe(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+def add_oversubscribe(parser: argparse.ArgumentParser) -> None:
     """Add the option of all commands that start workers."""
-    parser.add_argument("--oversubscribe", action="store_true", help="Allow more workers than cores.")
+    parser.add_argument("--oversubscribe", action="store_true", help="allow more workers than cores")
 
 
 def _add_fields(group: argparse._ArgumentGroup, defaults: Any) -> None:
@@ -89,7 +121,7 @@ def _add_fields(group: argparse._ArgumentGroup, defaults: Any) -> None:
             continue
         value, text = getattr(defaults, name), helps.get(name, "").replace("%", "%%")
         text += "" if value is None else f" (default: {value})"
-        group.add_argument("--" + name.replace("_", "-"), help=text, default=argparse.SUPPRESS, **_reader(hint))
+        group.add_argument("--" + name.replace("_", "-"), help=text, **_reader(hint))
 
 
 def _reader(hint: Any) -> dict[str, Any]:
@@ -100,7 +132,7 @@ def _reader(hint: Any) -> dict[str, Any]:
         return {"action": argparse.BooleanOptionalAction}
     if typing.get_origin(hint) is Literal:
         return {"choices": typing.get_args(hint)}
-    return {"type": usage.path if hint is Path else hint, "metavar": hint.__name__.upper()}
+    return {"type": path if hint is Path else hint, "metavar": hint.__name__.upper()}
 
 
 def _helps(settings: type) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """The environment of a run: variables that break it or falsify its results, and settings that speed it up.
 
-`labs check` reports the variables, and a run refuses them. A setting is here only if it makes a network of `make bench`
-more than 3 % faster, or a start a second shorter; docs/speed.md has the measurements. Each is a default.
+A setting is here only if it makes a network of `make bench` more than 3 % faster, or a start a second shorter;
+docs/speed.md has the measurements. Each is a default.
 """
 
 import contextlib
@@ -16,7 +16,6 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from importlib.abc import MetaPathFinder
-from pathlib import Path
 from typing import Any
 
 from labs.run.errors import LabError, quoted
@@ -35,10 +34,9 @@ ENVIRONMENT = {
 """Read when TensorFlow and MPI load."""
 CYCLE_MS = 0.1
 """Horovod's cycle: milliseconds for which it collects tensors before it exchanges them. Its default of 1 is longer than
-a step of a small model. Over MPI waiting workers spin anyway; over Gloo it would cost 40 % of a core per worker."""
+a step of a small model."""
 FUSION_MB = 1
-"""Horovod's fusion threshold: MiB of tensors that it copies into one message. Larger tensors are sent alone, without a
-copy by cores that have a model to train. Its default is 128."""
+"""Horovod's fusion threshold: MiB of tensors that it copies into one message. It sends larger tensors uncopied."""
 HOROVOD_DEFAULTS = {"HOROVOD_CPU_OPERATIONS": "mpi", "HOROVOD_CYCLE_TIME": "1.0",
                     "HOROVOD_FUSION_THRESHOLD": str(128 * 2**20)}
 UNUSED = ("sklearn", "matplotlib", "IPython", "cv2")
@@ -50,14 +48,9 @@ STUDENT, STUDENT_ID = "LABS_STUDENT", r"[A-Za-z0-9][A-Za-z0-9_.+=-]{0,99}"
 """The variable with a student's id, which is in the student's records, file names and tables, and seeds the runs."""
 _horovod_read: dict[str, str] = {}
 """The environment that Horovod read when the kit started it in this process."""
-
-
-def _is_true(value: str) -> bool:
-    return value.lower() in ("1", "true", "yes", "on")
-
-
-HARMFUL: dict[str, tuple[Callable[[str], bool], str]] = {
-    "TF_USE_LEGACY_KERAS": (_is_true, "makes TensorFlow load Keras 2, and the labs need Keras 3"),
+_TRUE = re.compile("1|true|yes|on", re.IGNORECASE).fullmatch
+HARMFUL: dict[str, tuple[Callable[[str], Any], str]] = {
+    "TF_USE_LEGACY_KERAS": (_TRUE, "makes TensorFlow load Keras 2, and the labs need Keras 3"),
     "KERAS_BACKEND": (lambda value: value not in ("", "tensorflow"),
                       "makes Keras use a backend other than TensorFlow"),
     "KERAS_MAX_EPOCHS": (bool, "makes Keras end training early"),
@@ -66,15 +59,15 @@ HARMFUL: dict[str, tuple[Callable[[str], bool], str]] = {
                        "removes docstrings, without which TensorFlow does not load"),
     "HOROVOD_CPU_OPERATIONS": (lambda value: value.lower() == "gloo" and "HOROVOD_RANK" not in os.environ,
                                "crashes workers that are connected by MPI (some labs have --backend gloo)"),
-    "HOROVOD_AUTOTUNE": (_is_true, "changes Horovod's settings while a run is measured"),
+    "HOROVOD_AUTOTUNE": (_TRUE, "changes Horovod's settings while a run is measured"),
 }
 """Variables that break a run or falsify it: which of their values do so, and how. horovodrun sets HOROVOD_RANK."""
 
 
 def harmful() -> dict[str, str]:
     """Return this process's harmful variables: for each name "=VALUE" and what it does."""
-    values = {name: os.environ.get(name, "") for name in HARMFUL}
-    return {name: f"={values[name]} {cause}" for name, (is_wrong, cause) in HARMFUL.items() if is_wrong(values[name])}
+    return {name: f"={value} {cause}" for name, (is_wrong, cause) in HARMFUL.items()
+            if is_wrong(value := os.environ.get(name, ""))}
 
 
 def refuse_harmful() -> None:
@@ -104,32 +97,21 @@ def student_id() -> str | None:
     return text
 
 
-def default_seed(seed: int) -> int:
-    """Return the seed of a run whose command line gives none: the student's own, or else the preset's."""
-    return personal_seed(own) if (own := student_id()) else seed
-
-
 def personal_seed(text: str) -> int:
     """Return the seed that belongs to a student's id, or to a longer text that begins with it."""
     return int(hashlib.sha256(text.encode()).hexdigest(), 16) % 10**9
 
 
-def horovod_defaults(nccl: bool) -> dict[str, str]:
-    """Return Horovod's environment variables that are faster than its defaults, for workers that mpirun has started.
+def set_horovod_defaults(nccl: bool) -> None:
+    """Set Horovod's variables that are faster than its defaults and have no value yet, for workers of mpirun.
 
     Nothing was measured, and nothing is set, for NCCL and Gloo, and for messages between machines.
     """
     size, here = (os.environ.get(f"OMPI_COMM_WORLD_{what}", "1") for what in ("SIZE", "LOCAL_SIZE"))
-    if size == "1" or nccl or os.environ.get("HOROVOD_CPU_OPERATIONS") == "gloo":
-        return {}
-    fusion = {"HOROVOD_FUSION_THRESHOLD": str(FUSION_MB * 2**20)} if here == size else {}
-    return {"HOROVOD_CYCLE_TIME": str(CYCLE_MS), **fusion}
-
-
-def set_horovod_defaults(nccl: bool) -> None:
-    """Set those of `horovod_defaults` that have no value yet, before Horovod starts: later changes have no effect."""
-    for name, value in horovod_defaults(nccl).items():  # Horovod: read by `hvd.init`.
-        os.environ[name] = os.environ.get(name) or value
+    if size != "1" and not nccl and os.environ.get("HOROVOD_CPU_OPERATIONS") != "gloo":
+        fusion = {"HOROVOD_FUSION_THRESHOLD": str(FUSION_MB * 2**20)} if here == size else {}
+        for name, value in {"HOROVOD_CYCLE_TIME": str(CYCLE_MS), **fusion}.items():
+            os.environ[name] = os.environ.get(name) or value  # Horovod: read by `hvd.init`; later it has no effect.
     _horovod_read.clear()
     _horovod_read.update(os.environ)
 
@@ -141,8 +123,9 @@ def horovod_environment() -> dict[str, str]:
 
 def horovod_settings() -> dict[str, float]:
     """Return the settings that Horovod has: its cycle in milliseconds and its fusion threshold in MiB."""
-    cycle, fusion = (float(horovod_environment()[name]) for name in ("HOROVOD_CYCLE_TIME", "HOROVOD_FUSION_THRESHOLD"))
-    return {"cycle_time_ms": cycle, "fusion_threshold_mb": fusion / 2**20}
+    has = horovod_environment()
+    return {"cycle_time_ms": float(has["HOROVOD_CYCLE_TIME"]),
+            "fusion_threshold_mb": float(has["HOROVOD_FUSION_THRESHOLD"]) / 2**20}
 
 
 class HorovodsKerasLayer(MetaPathFinder):
@@ -155,10 +138,7 @@ class HorovodsKerasLayer(MetaPathFinder):
 
 
 class TensorFlowImport(MetaPathFinder):
-    """Imports TensorFlow or Keras, whichever is first, quietly and without the garbage collector; then it steps aside.
-
-    TensorFlow logs before its log level applies: in a notebook these lines would be the first that a student sees.
-    """
+    """Imports TensorFlow or Keras, whichever is first, quietly: TensorFlow logs before its log level applies."""
 
     hidden: Iterable[str] = ()
     """The packages that it hides from Keras: UNUSED in a lab's worker, none in a student's script or notebook."""
@@ -186,17 +166,17 @@ def _quiet_and_quick(hidden: Iterable[str]) -> Iterator[None]:
     """In this block write nothing to file descriptor 2, collect no garbage, and find no package of `hidden`."""
     absent = dict.fromkeys(set(hidden) - set(sys.modules))
     sys.modules.update(absent)  # type: ignore[arg-type]  # None: Python's import fails.
-    stderr, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
+    stderr = os.dup(2)
     gc.disable()
     try:
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
         yield
     finally:
         gc.freeze()  # Imported modules live as long as the process.
         gc.enable()
         os.dup2(stderr, 2)
-        for descriptor in (stderr, nowhere):
-            os.close(descriptor)
+        os.close(stderr)
         for name in absent:
             del sys.modules[name]
 
@@ -205,16 +185,6 @@ def hide_warnings() -> None:
     """Hide Python's warnings, unless the student asks for them: they are about the code of other packages."""
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
-
-
-def version(name: str) -> str | None:
-    """Return the version of an installed package, or None."""
-    from importlib import metadata  # Here: `labs check` must show its first line at once.
-
-    for each in ("tensorflow", "tensorflow-cpu") if name == "tensorflow" else (name,):
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            return metadata.version(each)
-    return None
 
 
 @functools.cache
@@ -227,25 +197,3 @@ def commit() -> str:
     with contextlib.suppress(OSError, subprocess.CalledProcessError):
         return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
     return "unknown"
-
-
-@functools.cache
-def tested() -> dict[str, str]:
-    """Return the versions of all packages with which the labs are tested."""
-    return dict(line.split("==") for line in (ROOT / "setup" / "constraints.txt").read_text().split())
-
-
-@functools.cache
-def pins() -> dict[str, str]:
-    """Return the versions that this environment should have; none beside another TensorFlow (a container, a site)."""
-    series = tested()["tensorflow"].rpartition(".")[0] + "."
-    return tested() if (version("tensorflow") or series).startswith(series) else {}
-
-
-def install(name: str) -> str:
-    """Return the command that installs a package: `make env`, or pip where another tool made the environment."""
-    if Path(sys.prefix).name == ".venv" or any(Path(sys.prefix).glob(".ready-*-*")):
-        return "make env"
-    if name in ("horovod", "horovod_keras3"):
-        return "make horovod"
-    return f"python -m pip install {name}" + (f"=={pins()[name]}" if name in pins() else "")

@@ -5,10 +5,6 @@ import re
 
 ERROR_PREFIX = "labs: error: "
 """Start of an error line of `labs`; a launcher recognises its workers' errors by it."""
-NO_GLOO = "this Horovod was built without Gloo"
-"""The cause if a run needs Gloo; conda-forge's Horovod has none."""
-EQUAL_STEPS = "let all ranks take the same number of steps"
-"""The usual cure if a rank waits for another one in an exchange."""
 PROOF_PREFIX = "proof: "
 """Start of the line with the verdict of setup/proof.py."""
 
@@ -27,10 +23,6 @@ class Interrupted(KeyboardInterrupt):
     def _render_traceback_(self) -> list[str]:
         """Return what IPython shows instead of a traceback."""
         return [": ".join(filter(None, ["KeyboardInterrupt", str(self)]))]
-
-
-class InterruptedAfterRecord(Interrupted):
-    """A run was interrupted just after it had written its record: there is nothing to resume."""
 
 
 def explain_os_error(problem: BaseException) -> BaseException:
@@ -56,6 +48,22 @@ def first_line(problem: BaseException) -> str:
     return root[1] if root else (str(problem).strip() or "no reason given").splitlines()[0]
 
 
+def plural(count: int, noun: str) -> str:
+    """Return "1 core" or "2 cores"."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
 def quoted(text: str) -> str:
     """Return text in quotes, shortened, with control characters escaped."""
     return repr(text if len(text) <= 60 else f"{text[:57]}...")
+
+
+def printable(text: object) -> str:
+    """Return text with its control characters escaped: names of runs and files may come from other people."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in str(text))
+
+
+def one_line(text: object, longest: int = 1000) -> str:
+    """Return text as one printable line; its middle is left out if it is too long."""
+    line, half = printable(" ".join(str(text).splitlines())), longest // 2
+    return line if len(line) <= longest else f"{line[:half]} ... {line[-half:]}"

@@ -1,25 +1,26 @@
-"""Fields of a lab's Config: the types that several labs share, with range and help; and names made from a Config.
+"""Options of a run, and fields of a lab's Config: the types that several labs share, with range and help.
 
     batch_size: fields.BatchSize = 32                          a shared type: range and help are below
     trials: Annotated[int, fields.Range(0, 2**20)] = 0         a field that one lab has: its docstring is the help
 
-The kit itself reads some fields, by these names: every Config has `seed`; it may have `batch_size`, `threads`, `data`
-and those of HOROVOD_FIELDS.
+Every Config has `seed`. The kit also reads `batch_size`, `threads`, `data` and those of HOROVOD_FIELDS, if they exist.
 """
 
 import dataclasses
 import hashlib
 import json
+import re
 import sys
 import typing
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
 
-from labs.run.errors import LabError
+from labs.run.errors import LabError, quoted
+from labs.run.paths import results_dir
 
 
-@dataclasses.dataclass(frozen=True)
-class Range:
+class Range(NamedTuple):
     """The smallest and the largest value of a numeric field."""
 
     low: float
@@ -57,6 +58,37 @@ HOROVOD_FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 """For fields that a lab's Config may have: the variable from which Horovod reads each when it starts."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The options that all labs have: where a run is stored and how it is supervised; none changes the experiment."""
+
+    name: str | None = None
+    """Folder of the run below results/<lab>/; by default named after the time and the number of workers."""
+    results: Path | None = None
+    """The results folder; by default `results/` of the clone."""
+    resume: bool = False
+    """Continue from the last checkpoint of the run --name, or without --name of the newest unfinished run."""
+    stall_seconds: Annotated[float, Range(0.1, 2**20)] = 60.0
+    """End the run when a worker has taken no step for this many seconds."""
+    save_seconds: Annotated[float, Range(0.1, 2**40)] = 600.0
+    """Save between two steps when the last checkpoint is this many seconds old; each epoch also ends with one."""
+    timeline: bool = False
+    """Write Horovod's timeline (every message, with its times) to the run's folder; costs rank 0 a core."""
+    preset: str = "demo"
+    """Where the defaults of the other experiment options come from."""
+
+    def __post_init__(self):
+        # A name must not lead outside its folder, nor be misread by a terminal or a shell.
+        if self.name is not None and not re.fullmatch(r"\w([\w .+=-]{0,98}[\w.+=-])?", self.name):
+            raise LabError(f"--name {quoted(self.name)} is not the name of one folder; choose at most 100 letters, "
+                           "digits, '-', '_' and '.', as in --name night-1")
+
+    @property
+    def results_root(self) -> Path:
+        """The folder that holds the runs of all labs."""
+        return self.results or results_dir()
+
+
 def metadata(settings: type, kind: type) -> dict[str, Any]:
     """Return what the types of a dataclass's fields are annotated with, by field: the ranges, or the helps (str)."""
     hints = typing.get_type_hints(settings, include_extras=True)
@@ -65,11 +97,7 @@ def metadata(settings: type, kind: type) -> dict[str, Any]:
 
 
 def check(config: Any) -> None:
-    """Refuse numbers that are out of range, before anything starts.
-
-    Raises:
-        LabError: A value is out of range; the message names the option and its range.
-    """
+    """Raise LabError for a number that is out of range, before anything starts."""
     for name, limits in metadata(type(config), Range).items():
         number = getattr(config, name)
         if not limits.low <= number <= limits.high:
@@ -79,7 +107,7 @@ def check(config: Any) -> None:
 
 def lab_name(config: Any) -> str:
     """Return the name of the lab to which a Config or its class belongs: the name of its module."""
-    module = (config if isinstance(config, type) else type(config)).__module__
+    module = config.__module__
     if module == "__main__":  # Started with `python -m`, or in a notebook.
         spec = sys.modules[module].__spec__
         module = spec.name if spec else "interactive"

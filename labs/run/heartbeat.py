@@ -1,7 +1,6 @@
 """Heartbeats: each worker writes its epoch and step to a small file in the run's folder, which survives a SIGKILL.
 
-`labs run` reads the files of its workers, names the one for which the others wait, and ends the run; `labs watch` and
-lab 12 read them too.
+From these files `labs run` learns for which worker the others wait, and ends the run.
 """
 
 import contextlib
@@ -38,7 +37,7 @@ class Heartbeat:
     moved: float = 0.0
     """When the worker took its last step."""
     alive: float = 0.0
-    """When the heartbeat's thread last ran; in a stopped process it does not run. 0: the worker has finished."""
+    """When the heartbeat's thread last ran, which does not run in a stopped process. 0: the worker has finished."""
     is_training: bool = False
     """Whether the next step must come within the stall limit."""
     is_lab: bool = True
@@ -83,7 +82,7 @@ class AwakeClock:
 class Monitor:
     """Records this worker's progress every second, and ends the worker when it has made none for too long.
 
-    It ends itself, since its launcher may be out of reach. The folder is on storage that all nodes share.
+    It ends itself, since its launcher may be out of reach.
     """
 
     def __init__(self, folder: Path, rank: int, stall_seconds: float, host: str, is_lab: bool = True):
@@ -93,7 +92,7 @@ class Monitor:
         self._lock, self._ended, self._clock = threading.Lock(), threading.Event(), AwakeClock()
         self._moved, self._timed, self._waited = self._clock.now(), time.perf_counter(), 0.0
         self.heartbeat = Heartbeat(rank, host, moved=time.time(), is_lab=is_lab)
-        self.check()
+        self._check()
         self._thread = threading.Thread(target=self._run, name="labs-heartbeat", daemon=True)
         self._thread.start()
 
@@ -121,19 +120,18 @@ class Monitor:
 
     def close(self) -> None:
         """Stop the heartbeat; record that this worker has finished."""
-        if self._ended.is_set():
-            return
-        self._ended.set()
-        self._thread.join()
-        self._write(alive=0.0)
-        os.close(self._file)
-        self._file = -1
+        if not self._ended.is_set():
+            self._ended.set()
+            self._thread.join()
+            self._write(alive=0.0)
+            os.close(self._file)
+            self._file = -1  # Its number may soon be another file's.
 
     def _run(self) -> None:
         while not self._ended.wait(1.0):
-            self.check()
+            self._check()
 
-    def check(self) -> None:
+    def _check(self) -> None:
         """Record that this worker is alive; end it if it has made no progress for too long."""
         self._write(alive=time.time())
         with contextlib.suppress(OSError):

@@ -4,21 +4,19 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
 
-from labs.run import catalogue, command_line, environment, failure, mpirun, resources, run_lock, supervisor, terminal
+from labs.run import catalogue, command_line, environment, failure, mpirun, run_lock, supervisor, terminal
 from labs.run.catalogue import Lab
-from labs.run.errors import Interrupted, InterruptedAfterRecord, LabError
-from labs.run.options import Options
-from labs.run.text import plural
+from labs.run.errors import Interrupted, LabError, plural
+from labs.run.fields import Options
 
 
 def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None, oversubscribe: bool = False,
-        log: IO[str] | None = None, announce: bool = False,
-        launch: Callable[[Lab, Any, Sequence[str]], None] | None = None) -> dict:
+        log: IO[str] | None = None, announce: bool = False) -> dict:
     """Run a lab on several workers and return rank 0's record; the workers' output is forwarded as it arrives.
 
     Args:
@@ -26,7 +24,6 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
         workers: Number of workers; by default the allocation's tasks, else one per visible GPU, else one.
         log: Where to forward the workers' output; by default the terminal.
         announce: Print a line at once, because the workers take a while to start.
-        launch: Trains on workers that have started; given the lab, its Config and the words of its command line.
 
     Raises:
         LabError: The command line is wrong, or the run failed: with rank, host, step and cause.
@@ -35,13 +32,10 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     environment.refuse_harmful()
     lab = catalogue.load_lab(lab)
     arguments = command_line.to_argv(args) if dataclasses.is_dataclass(args) else list(args)
-    config, options = command_line.parse(lab, arguments, launches=True)
+    config, options = command_line.parse(lab, arguments)
     if environment.student_id():  # Workers that have started already may have another id in their environment.
         arguments += ["--seed", str(config.seed)]
     is_named, options = bool(options.name), run_lock.resumed(lab.name, options)
-    if announce and not (workers or options.resume or lab.one_worker(config) or resources.allocation()
-                         or mpirun.visible_gpus() or (free := mpirun.slots()) == 1):
-        terminal.note(f"1 worker; `--workers {free}` uses all {free} cores")
     if options.resume and options.name and workers is None:
         workers = run_lock.started_with(options.results_root / lab.name / options.name).get("workers") or None
     workers = mpirun.choose_workers(workers, oversubscribe)
@@ -50,30 +44,21 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     lab.refuse(config, workers)
     if options.name:
         run_lock.refuse_held(options.results_root / lab.name / options.name)
-        run_lock.refuse_taken(lab.name, options.results_root / lab.name / options.name, options, config, workers)
+        run_lock.refuse_taken(options.results_root / lab.name / options.name, options, config, workers)
     folder = run_lock.make_folder(lab.name, options, workers)
     arguments += [] if is_named else ["--name", folder.name]
     if announce:
         terminal.note(f"starting {plural(workers, 'worker')} ...")
     try:
-        if launch:  # Workers that have started already may have another results root in their environment.
-            launch(lab, config, arguments + ([] if options.results else ["--results", str(folder.parents[1])]))
-        else:
-            _launch(lab, config, workers, arguments, log, options, folder)
+        _launch(lab, config, workers, arguments, log, options, folder)
     except KeyboardInterrupt as stopped:
-        if (folder / "record.json").exists():
-            raise InterruptedAfterRecord(f"run {folder.name} had already finished") from None
         raise Interrupted(f"--resume --name {folder.name}" if run_lock.is_saved(folder) else str(stopped)) from None
     return json.loads((folder / "record.json").read_bytes())
 
 
 def _launch(lab: Lab, config: Any, workers: int, arguments: Sequence[str], log: IO[str] | None, options: Options,
             folder: Path) -> None:
-    """Start the workers, by mpirun or by the lab's own launcher, and wait for their end.
-
-    Raises:
-        LabError: The run failed.
-    """
+    """Start the workers, by mpirun or the lab's own launcher, and wait for their end; raise LabError for a failure."""
     launcher = lab.launcher(config, workers, folder)
     env = {**mpirun.environment(bar=log is None), **lab.environment}
     if not lab.module.startswith("labs."):  # Workers do not search the working folder.
@@ -84,5 +69,5 @@ def _launch(lab: Lab, config: Any, workers: int, arguments: Sequence[str], log: 
     command = [*(launcher or mpirun.command(workers, env)), *mpirun.PYTHON, "-m", lab.module, *arguments]
     diagnosis = failure.Diagnosis(options.stall_seconds, None if launcher else folder)
     code = supervisor.supervise(command, env, log, diagnosis, is_mpirun=launcher is None)
-    if cause := diagnosis.cause(code, folder):
+    if cause := diagnosis.cause(code, folder / "record.json"):
         raise LabError(cause)

@@ -8,9 +8,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from labs.run import heartbeat, paths, resources, terminal
-from labs.run.errors import LabError
-from labs.run.text import plural
+from labs.run import cluster_state, heartbeat, paths, resources, terminal
+from labs.run.errors import LabError, plural
 
 PYTHON = [sys.executable, "-P"]
 """Python without the working folder on its module path: a student's keras.py there would hide Keras."""
@@ -36,7 +35,7 @@ def command(workers: int, env: Mapping[str, str] | None = None) -> list[str]:
     # On one node workers share memory: with TCP they would listen on every network, and `ofi` takes a second to start.
     # On several, a worker that has lost another one aborts: without the delay, mpirun would not report the lost one.
     flags += ["--mca", "btl", "^tcp,ofi"] if nodes() == 1 else ["--mca", "mpi_abort_delay", "2"]
-    # `check_slots` has counted. Open MPI would ignore hyperthreads, and count tasks where a site grants cores.
+    # `choose_workers` has counted. Open MPI would ignore hyperthreads, and count tasks where a site grants cores.
     return [launcher, *exports, "-np", str(workers), *flags, "--map-by", ":OVERSUBSCRIBE"]
 
 
@@ -45,7 +44,7 @@ def environment(bar: bool = True) -> dict[str, str]:
     env = {name: value for name, value in os.environ.items() if not INSIDE.match(name)}
     env |= {"PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1"}  # File names and output are UTF-8, whatever the locale.
     env |= {"LABS_TERMINAL": str(terminal.columns() if bar else 0), "PYTHONPATH": paths.python_path(),
-            heartbeat.SUPERVISOR: f"{socket.gethostname()}:{os.getpid()}"}
+            "LABS_LINK": cluster_state.slowest_link(), heartbeat.SUPERVISOR: f"{socket.gethostname()}:{os.getpid()}"}
     if os.geteuid() == 0:  # In a container root is the only user; Open MPI refuses root without both variables.
         env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return env
@@ -63,42 +62,27 @@ def host_slots() -> dict[str, int]:
     return {node: int(count) for node, count in (line.split(" slots=") for line in lines)}
 
 
-def choose_workers(requested: int | None, oversubscribe: bool) -> int:
-    """Return the number of workers to start: as requested, else the allocation's tasks, else one per visible GPU.
-
-    Raises:
-        LabError: The request is below one, or beyond what there is and more workers than cores are not allowed.
-    """
-    if requested is not None and requested < 1:
-        raise LabError(f"--workers {requested}: a run needs at least one")
-    granted = resources.allocation()
-    if granted:
-        resources.refuse_separate_tasks()
-    workers = requested or (sum(granted.ntasks_per_node) if granted else visible_gpus() or 1)
-    if granted or not oversubscribe:
-        check_slots(workers)
-    return workers
-
-
 def slots() -> int:
     """Return how many workers fit: one per core, per CPU that Slurm granted, or per slot of a host file."""
     granted = resources.allocation()
     return granted.cpus if granted else sum(host_slots().values()) or resources.cores()
 
 
-def check_slots(workers: int) -> None:
-    """Refuse more workers than cores; the message names the number that fits, and how to have more."""
-    if workers <= slots():
-        return
+def choose_workers(requested: int | None, oversubscribe: bool) -> int:
+    """Return the number of workers to start: as requested, else the allocation's tasks, else one per visible GPU.
+
+    Raises:
+        LabError: They are more than cores, which is not allowed.
+    """
     if granted := resources.allocation():
+        resources.refuse_separate_tasks()
+    workers = requested or (sum(granted.ntasks_per_node) if granted else len(resources.gpus()) or 1)
+    if workers <= slots() or (oversubscribe and not granted):
+        return workers
+    if granted:
         raise LabError(f"--workers {workers}, but job {granted.job_id} has {plural(granted.cpus, 'CPU')} for workers "
                        f"on {plural(granted.nodes, 'node')}; choose another number, or ask for more: "
                        "sbatch -N NODES --ntasks-per-node=WORKERS")
     quota = "" if host_slots() else resources.describe_quota()
     raise LabError(f"{workers} workers on {plural(slots(), 'core')}{quota} would wait for each other; ask for at most "
                    f"{slots()}, or add --oversubscribe")
-
-
-def visible_gpus() -> int:
-    """Return how many GPUs the driver has for a worker, without loading TensorFlow."""
-    return len(resources.gpus())

@@ -2,52 +2,43 @@
 
 import errno
 import os
-import shlex
-import shutil
 import stat
-import sys
 import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-FOLDERS = ("LABS_DATA", "LABS_RESULTS", "LABS_WORK", "LABS_CLUSTER")
-"""The variables that name folders."""
 
 
-def _folder(variable: str, default: Path) -> Path:
-    """Return the folder that an environment variable names, or else a default."""
-    path = os.environ.get(variable)
-    return Path(path).expanduser() if path else default  # A shell keeps the `~` of a quoted path.
+def _folder(kind: str) -> Path:
+    """Return the folder that an environment variable names, or else the clone's."""
+    path = os.environ.get(f"LABS_{kind.upper()}")
+    return Path(path).expanduser() if path else ROOT / kind  # A shell keeps the `~` of a quoted path.
 
 
 def make_folders_absolute() -> None:
     """Make the folders that variables name absolute, for programs that run elsewhere, such as a notebook's kernel."""
-    for variable in FOLDERS:
+    for variable in ("LABS_DATA", "LABS_RESULTS", "LABS_WORK", "LABS_CLUSTER"):
         if path := os.environ.get(variable):
             os.environ[variable] = str(Path(path).expanduser().absolute())
 
 
 def data_dir() -> Path:
     """Return the folder of the data sets: `LABS_DATA`, else `data/` of the clone."""
-    return _folder("LABS_DATA", ROOT / "data")
+    return _folder("data")
 
 
 def results_dir() -> Path:
     """Return the results folder: `LABS_RESULTS`, else `results/` of the clone."""
-    return _folder("LABS_RESULTS", ROOT / "results")
+    return _folder("results")
 
 
 def work_dir() -> Path:
     """Return the folder of a student's working copies: `LABS_WORK`, else `work/` of the clone."""
-    return _folder("LABS_WORK", ROOT / "work")
+    return _folder("work")
 
 
 def own_temporary_dir() -> Path:
-    """Make this user's folder of files that runs share, in TMPDIR, and return it.
-
-    Raises:
-        OSError: It cannot be made, or another user has made it, or a link: TMPDIR may be open to all users.
-    """
+    """Make this user's folder of files that runs share, in TMPDIR; raise OSError if it may be another user's."""
     folder = Path(tempfile.gettempdir()) / f"labs-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     status = folder.lstat()
@@ -64,13 +55,6 @@ def python_path() -> str:
 def search_path() -> str:
     """Return PATH with the folders of `tc` and Slurm's daemons, which an ordinary user's often lacks."""
     return f"{os.environ.get('PATH', '/usr/bin:/bin')}:/usr/sbin:/sbin"
-
-
-def labs_command() -> str:
-    """Return `labs` for commands to paste: with its path, unless the shell would find the same."""
-    program = Path(sys.executable).with_name("labs")
-    on_path = shutil.which("labs")
-    return "labs" if on_path and os.path.samefile(on_path, program) else shlex.quote(str(program))
 
 
 def format_path(path: Path) -> str:

@@ -1,8 +1,4 @@
-"""Workers that stay: ranks inside a notebook, which many cells use.
-
-    workers = resident.start(2)      then a cell that begins with %%px runs on both; between calls they are stopped
-    workers.run(lab, config)         a run, as `labs.run.local.run` makes it, but its workers have started already
-    workers.stop()
+"""Workers that stay: ranks inside a notebook, on which a cell runs that begins with %%px.
 
 mpirun starts the workers as for `labs run`. Each is an engine of ipyparallel (labs/training/engine.py), which the
 notebook reaches through a controller on the loopback interface, by a key that only this user can read. The rest is what
@@ -21,37 +17,30 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from ipyparallel import AsyncResult, Client, DirectView
 from IPython import get_ipython
 from IPython.display import publish_display_data
 
-from labs.run import environment, failure, local, mpirun, supervisor, worker
-from labs.run.catalogue import Lab
-from labs.run.errors import Interrupted, LabError
-from labs.run.options import Options
-from labs.run.text import plural
+from labs.run import environment, failure, mpirun, supervisor, worker
+from labs.run.errors import Interrupted, LabError, plural
 
 CONTROLLER = ["-m", "ipyparallel.controller", "--ip=127.0.0.1", "--location=127.0.0.1", "--nodb", "--usethreads",
               "--log-level=40", "--HeartMonitor.max_heartmonitor_misses=1000000000"]
 """Stopped engines miss its heartbeats; if an engine dies, mpirun ends."""
-ENGINE = "labs.training.engine"
 STALL_LIMITS = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "15", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "45"}
 """After how long Horovod ends an exchange that not all ranks have joined."""
-SECONDS_TO_START = 180.0
-SECONDS_AFTER_FAILURE = 2.0
-"""How long ranks may go on when another one has failed; after that they probably wait for it in an exchange."""
+SECONDS_TO_START, SECONDS_AFTER_FAILURE = 180.0, 2.0
+"""The longest times: for the start, and for ranks when another one has failed, since they probably wait for it."""
 
 _running: Workers | None = None
-"""The workers of this process: a second set would share their cores."""
 
 
 def start(workers: int = 2, threads: int = 0) -> Workers:
-    """Start workers for this notebook; those of an earlier start are stopped first.
+    """Start workers for this notebook; those of an earlier start, which would share their cores, are stopped first.
 
     Args:
         workers: How many.
@@ -64,20 +53,13 @@ def start(workers: int = 2, threads: int = 0) -> Workers:
     mpirun.choose_workers(workers, oversubscribe=False)
     print(f"starting {plural(workers, 'worker')} ...", flush=True)
     _running = Workers(workers, threads)
-    _register()
     return _running
 
 
-def _register() -> None:
-    """Let `_run_cell` run `%%px` cells if this is a notebook; ipyparallel has its own magic of this name."""
-    if shell := get_ipython():
-        shell.register_magic_function(_run_cell, "cell", "px")
-
-
-def _run_cell(line: str, cell: str) -> None:
+def _run_cell(line: str, cell: str = "") -> None:
     """Run a `%%px` cell on the workers of this notebook."""
     if line.strip():
-        raise WorkerError("%%px runs on all ranks and has no options; choose one with `if hvd.rank() == 1:`")
+        raise WorkerError("%%px has no options; choose a rank with `if hvd.rank() == 1:`")
     if not _running:
         raise WorkerError("no workers yet; run the cell with resident.start(2) and, after a kernel restart, all %%px "
                           "cells after it")
@@ -99,8 +81,8 @@ class Workers:
 
     def __init__(self, size: int, threads: int):
         self.size, self._ended = size, ""
-        self._pids: Sequence[int] = ()
-        self._diagnosis = failure.Diagnosis(Options.stall_seconds)
+        self._pids: list[int] = []
+        self._diagnosis = failure.Diagnosis()
         self._programs: list[tuple[subprocess.Popen, list[threading.Thread]]] = []
         self._at_end = contextlib.ExitStack()
         atexit.register(self.stop)
@@ -121,9 +103,9 @@ class Workers:
         self._open([*mpirun.PYTHON, *CONTROLLER], env, (keys / "ipcontroller-engine.json").exists)
         self._client = Client(str(keys / "ipcontroller-client.json"), timeout=SECONDS_TO_START)
         self._at_end.callback(self._client.close, linger=0)
-        self._open([*mpirun.command(self.size, env), *mpirun.PYTHON, "-m", ENGINE, str(threads)], env,
+        self._open([*mpirun.command(self.size, env), *mpirun.PYTHON, "-m", "labs.training.engine", str(threads)], env,
                    lambda: len(self._client.ids) == self.size)
-        self._pids = self._call_all(lambda rank: rank.apply_async(os.getpid))
+        self._pids = self.pull("__import__('os').getpid()")
 
     def _open(self, command: list[str], env: dict[str, str], is_ready: Callable[[], bool]) -> None:
         """Start a program that ends with the workers, or with this process, and wait until it is ready."""
@@ -145,34 +127,14 @@ class Workers:
 
     def px(self, code: str) -> None:
         """Run code on all ranks, and show what each has printed, plotted and returned; a `%%px` cell calls this."""
-        self._call_all(lambda rank: rank.execute(code, silent=False, block=False), _show)
+        self._call_all(lambda rank: rank.execute(code, silent=False, block=False))
 
     def pull(self, expression: str) -> list:
         """Return the value of an expression on every rank, such as the name of a variable of a `%%px` cell."""
         return self._call_all(lambda rank: rank.pull(expression, block=False))
 
-    def run(self, lab: str | ModuleType | Lab, args: Any = ()) -> dict:
-        """Run a lab as `local.run` does, print rank 0's output, and return its record."""
-        self._check()
-        return local.run(lab, args, self.size, oversubscribe=True, launch=self._train)
-
-    def _train(self, lab: Lab, config: Any, arguments: Sequence[str]) -> None:
-        """Run a lab. The workers refuse one that needs other threads, another launcher or other settings of Horovod."""
-        if lab.environment:
-            raise LabError(f"{lab.name} needs other environment variables than these workers have; use "
-                           "labs.run.local.run")
-        code = f"import {ENGINE} as _engine; _engine.train({lab.module!r}, {list(arguments)})"
-        self._call_all(lambda rank: rank.execute(code, block=False),
-                       lambda rank, call: print(call.stdout, end="") if rank == 0 else None)
-
-    def _call_all(self, call_on: Callable[[DirectView], AsyncResult],
-                  show: Callable[[int, AsyncResult], None] = lambda rank, call: None) -> list:
-        """Make a call on each rank, wait for all, and return the results by rank.
-
-        Args:
-            call_on: Starts the call on a rank.
-            show: Shows what a rank has printed, even if a call has failed.
-        """
+    def _call_all(self, call_on: Callable[[DirectView], AsyncResult]) -> list:
+        """Start a call on each rank, wait for all, show what each has printed, and return the results by rank."""
         self._check()
         self._signal(signal.SIGCONT)
         calls = [call_on(self._client[rank]) for rank in range(self.size)]
@@ -182,15 +144,15 @@ class Workers:
             if not self._ended:
                 self._signal(signal.SIGSTOP)  # Horovod looks for tensors a thousand times a second, also when idle.
             for rank, call in enumerate(calls):
-                show(rank, call)
+                _show(rank, call)
         errors = {rank: call.exception() for rank, call in enumerate(calls) if _has_failed(call)}
         if not errors:
             return [call.get() for call in calls]
         problem = _explain(errors)
-        waiting = [rank for rank, call in enumerate(calls)
+        waiting = [str(rank) for rank, call in enumerate(calls)
                    if not call.ready() or (rank in errors and worker.is_secondary_failure(errors[rank]))]
         if waiting:  # Horovod cannot forget an exchange that some ranks have begun.
-            self.stop(f"{problem}; rank {', '.join(map(str, waiting))} waited, so the workers were stopped")
+            self.stop(f"{problem}; rank {', '.join(waiting)} waited, so the workers were stopped")
             problem.args = (self._ended,)
         raise problem
 
@@ -202,14 +164,14 @@ class Workers:
                 waiting[0].wait(0.1)
                 patience -= 0.1 * any(map(_has_failed, calls))
                 self._check()
-                if requests.count:  # A rank that waits in an exchange cannot be interrupted, only ended.
+                if requests:  # A rank that waits in an exchange cannot be interrupted, only ended.
                     self.stop("the cell was interrupted, so the workers were stopped")
                     raise Interrupted(self._ended)
         for call in filter(AsyncResult.ready, calls):
             call.wait_for_output(1)
 
     def _signal(self, number: signal.Signals) -> None:
-        """Send all workers a signal: SIGSTOP suspends them, SIGCONT resumes them."""
+        """Suspend all workers (SIGSTOP) or resume them (SIGCONT)."""
         for pid in self._pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
@@ -235,9 +197,8 @@ def _explain(errors: dict[int, Any]) -> WorkerError:
     if rank is None:
         return WorkerError("not all ranks have joined an exchange: all must call the same operations of Horovod, in "
                            "the same order")
-    is_explained, message = errors[rank].ename == "LabError", f"{errors[rank].evalue}".strip().partition("\n")[0]
-    problem = WorkerError(f"rank {rank}: {'' if is_explained else f'{errors[rank].ename}: '}{message}")
-    problem.traceback = "" if is_explained else errors[rank].traceback
+    problem = WorkerError(f"rank {rank}: {errors[rank].ename}: {errors[rank].evalue}".strip().partition("\n")[0])
+    problem.traceback = errors[rank].traceback
     return problem
 
 
@@ -252,4 +213,5 @@ def _show(rank: int, call: AsyncResult) -> None:
         print(f"rank {rank}: {call.execute_result['data']['text/plain']}")
 
 
-_register()  # Before there are workers, too: then a %%px cell says what to run.
+if shell := get_ipython():  # ipyparallel registers its own magics unless there is a line magic of this name.
+    shell.register_magic_function(_run_cell, "line_cell", "px")

@@ -5,8 +5,8 @@ import math
 import os
 import re
 import time
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from labs.run.errors import LabError
 
@@ -27,14 +27,12 @@ def describe_quota() -> str:
 
 
 def _control_groups(root: Path) -> list[Path]:
-    """Return the folders of the control groups that limit this process's CPUs: its own, and all above it.
-
-    A container may see the host's path of its group, which is not below its folder of groups: that folder is its group.
-    """
+    """Return the folders of the control groups that limit this process's CPUs: its own, and all above it."""
     memberships, folders = root / "proc/self/cgroup", []
     for line in memberships.read_text().splitlines() if memberships.exists() else ():
         _, names, path = line.split(":", 2)
         if not names or "cpu" in names.split(","):  # Version 2 has one unnamed hierarchy for all controllers.
+            # A container may see the host's path of its group; the folder of groups is then that of its own.
             inside = PurePosixPath(path.lstrip("/") if ".." not in path else "")
             folders += [root / "sys/fs/cgroup" / names / each for each in (inside, *inside.parents)]
     return folders
@@ -52,31 +50,16 @@ def _quota(group: Path) -> float:
 
 
 def gpus() -> list:
-    """Return the NVML handles of this process's GPUs; an empty list without a driver.
-
-    CUDA ignores the first invalid entry of CUDA_VISIBLE_DEVICES and every entry after it.
-    """
+    """Return the NVML handles of this process's GPUs; an empty list without a driver."""
     import pynvml
 
     visible, handles = os.environ.get("CUDA_VISIBLE_DEVICES"), []
-    with contextlib.suppress(pynvml.NVMLError):
+    with contextlib.suppress(pynvml.NVMLError):  # CUDA ignores the first invalid entry and every entry after it.
         pynvml.nvmlInit()
         for name in range(pynvml.nvmlDeviceGetCount()) if visible is None else visible.split(","):
             handles.append(pynvml.nvmlDeviceGetHandleByIndex(int(name)) if re.fullmatch("[0-9]+", str(name)) else
                            pynvml.nvmlDeviceGetHandleByUUID(name))
     return handles
-
-
-def gpu_state(gpu) -> dict[str, float]:
-    """Return a GPU's utilization in percent and its memory in use; what is not reported, as for MIG, is left out."""
-    import pynvml
-
-    state = {}
-    with contextlib.suppress(pynvml.NVMLError):
-        state["percent"] = float(pynvml.nvmlDeviceGetUtilizationRates(gpu).gpu)
-    with contextlib.suppress(pynvml.NVMLError):
-        state["memory_bytes"] = float(pynvml.nvmlDeviceGetMemoryInfo(gpu).used)
-    return state
 
 
 def start_ticks(pid: int | str = "self") -> int:
@@ -89,14 +72,12 @@ def process_seconds() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) - start_ticks() / os.sysconf("SC_CLK_TCK")
 
 
-@dataclass(frozen=True)
-class Allocation:
-    """A Slurm job's share of the cluster."""
+class Allocation(NamedTuple):
+    """A Slurm job's share of the cluster; its CPUs for tasks, on all nodes."""
 
     job_id: str
     ntasks_per_node: tuple[int, ...]
     cpus: int
-    """For tasks, on all nodes."""
 
     @property
     def nodes(self) -> int:

@@ -5,7 +5,6 @@ import dataclasses
 import itertools
 import json
 import os
-import re
 import socket
 import time
 from collections.abc import Iterator, Mapping
@@ -16,45 +15,35 @@ from filelock import FileLock, Timeout
 
 from labs.run import atomic
 from labs.run.errors import LabError
-from labs.run.options import Options
+from labs.run.fields import Options
 
 PATIENCE = 3.0
 """Seconds to wait for the lock; after them its holder has written its name."""
 STARTED = "run.json"
 """The file with the number of workers of a run's first start, and the Config and Options of its last."""
 
-def run_lock(folder: Path, patience: float = 0.0) -> FileLock:
-    """Return a context that holds a run's folder, until its process dies; it raises Timeout if another one does."""
-    return FileLock(folder / ".lock", timeout=patience)
-
 
 def is_held(folder: Path) -> bool:
     """Return whether a process holds a run; False if the lock cannot be opened, which `hold` reports."""
-    with contextlib.suppress(OSError):
-        try:
-            if (folder / ".lock").exists():
-                with run_lock(folder):
-                    pass
-        except Timeout:  # It is an OSError.
-            return True
+    try:
+        if (folder / ".lock").exists():
+            FileLock(folder / ".lock").acquire(timeout=0).lock.release()
+    except OSError as problem:
+        return isinstance(problem, Timeout)
     return False
 
 
 @contextlib.contextmanager
 def hold(lab: str, options: Options, workers: int, config: Any = None) -> Iterator[str]:
-    """Choose a run's name, lock its folder in this block, and yield the name.
-
-    Raises:
-        LabError: Another process holds the run, or the run is finished, or it was interrupted and --resume is missing.
-    """
+    """Choose a run's name, lock its folder in this block, and yield the name; raise LabError if it is taken."""
     folder = make_folder(lab, resumed(lab, options), workers)
-    with contextlib.ExitStack() as stack:
-        try:
-            stack.enter_context(run_lock(folder, PATIENCE))
-            refuse_taken(lab, folder, options, config, workers)
-            atomic.write_text(folder / "holder", f"process {os.getpid()} on {socket.gethostname()}")
-        except Timeout:
-            raise _held(folder) from None
+    try:
+        held = FileLock(folder / ".lock").acquire(PATIENCE)  # Until its process dies.
+    except Timeout:
+        raise _held(folder) from None
+    with held:
+        refuse_taken(folder, options, config, workers)
+        atomic.write_text(folder / "holder", f"process {os.getpid()} on {socket.gethostname()}")
         for leftover in folder.rglob(".*.part"):  # A killed process leaves its unfinished files.
             leftover.unlink()
         begun = started_with(folder) if is_saved(folder) else {}
@@ -67,8 +56,8 @@ def hold(lab: str, options: Options, workers: int, config: Any = None) -> Iterat
 def make_folder(lab: str, options: Options, workers: int) -> Path:
     """Make a run's folder, and return it; without a name it is named after the time, with a number if that exists."""
     name = options.name or f"{time.strftime('%Y%m%d-%H%M%S')}-w{workers}"
-    for each in itertools.chain([name], (f"{name}-{count}" for count in itertools.count(2))):
-        folder = options.results_root / lab / each
+    for count in itertools.count(1):
+        folder = options.results_root / lab / (name + f"-{count}" * (count > 1))
         try:
             folder.mkdir(parents=True, exist_ok=bool(options.name))  # Of several processes, only one makes it.
             break
@@ -84,6 +73,12 @@ def _held(folder: Path) -> LabError:
     return LabError(f"run {folder.name!r} is locked by {holder}; choose another --name")
 
 
+def refuse_held(folder: Path) -> None:
+    """Raise LabError if a process holds a run."""
+    if is_held(folder):
+        raise _held(folder)
+
+
 def resumed(lab: str, options: Options) -> Options:
     """Return the options; --resume without --name gets the name of the newest unfinished run that no process holds."""
     if options.name or not options.resume:
@@ -94,32 +89,25 @@ def resumed(lab: str, options: Options) -> Options:
     return dataclasses.replace(options, name=next((run.name for run in newest if not is_held(run)), None))
 
 
-def refuse_held(folder: Path) -> None:
-    """Raise LabError if a process holds a run."""
-    if is_held(folder):
-        raise _held(folder)
-
-
-def refuse_taken(lab: str, folder: Path, options: Options, config: Any, workers: int) -> None:
+def refuse_taken(folder: Path, options: Options, config: Any, workers: int) -> None:
     """Refuse a run that is finished, that was interrupted if --resume is missing, or that has other settings."""
+    run = f"run {folder.name!r} of {folder.parent.name}"
     if (folder / "record.json").exists():
-        raise LabError(f"run {folder.name!r} of {lab} is finished ({folder}); choose another --name")
+        raise LabError(f"{run} is finished ({folder}); choose another --name")
     if not is_saved(folder):
         return
     if not options.resume:
-        raise LabError(f"run {folder.name!r} of {lab} was interrupted; continue with --resume, "
-                       "or choose another --name")
+        raise LabError(f"{run} was interrupted; continue with --resume, or choose another --name")
     if (begun := started_with(folder)) and config:
         before = begun["config"] | {"preset": begun["options"].get("preset", options.preset)}
         now = dataclasses.asdict(config) | {"preset": options.preset}
         if begun["workers"] and workers:  # 0: it may change, as in elastic training.
             before, now = before | {"workers": begun["workers"]}, now | {"workers": workers}
         refuse_changed(folder.name, before, now)
-        last = max((path.stem for path in folder.glob("checkpoints/epoch-*.npz")), default="")
-        if match := re.fullmatch(r"epoch-(\d+)(-step-\d+)?", last):
-            epoch = int(match[1]) + bool(match[2])
-            if epoch > getattr(config, "epochs", epoch):
-                raise LabError(f"run {folder.name!r} has begun epoch {epoch}; resume it with --epochs {epoch} or more")
+        last = max(path.stem for path in folder.glob("checkpoints/*.npz"))  # As "epoch-00002-step-0000013".
+        epoch = int(last.split("-")[1]) + ("step" in last)
+        if epoch > getattr(config, "epochs", epoch):
+            raise LabError(f"run {folder.name!r} has begun epoch {epoch}; resume it with --epochs {epoch} or more")
 
 
 def is_saved(folder: Path) -> bool:
@@ -129,10 +117,7 @@ def is_saved(folder: Path) -> bool:
 
 def started_with(folder: Path) -> dict[str, Any]:
     """Return the "workers", "config" and "options" of STARTED; {} if there is no such file."""
-    try:
-        return json.loads((folder / STARTED).read_bytes())
-    except FileNotFoundError:
-        return {}
+    return json.loads((folder / STARTED).read_bytes()) if (folder / STARTED).exists() else {}
 
 
 def refuse_changed(run: str, before: Mapping[str, Any], now: Mapping[str, Any], are_options: bool = True) -> None:

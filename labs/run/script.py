@@ -9,12 +9,9 @@ import runpy
 import socket
 import sys
 import traceback
-from collections.abc import Iterable
 from pathlib import Path
-from types import FrameType
 
 from labs.run import heartbeat, worker
-from labs.run.errors import EQUAL_STEPS
 from labs.run.paths import ROOT
 
 NOT_THE_STUDENTS = tuple(f"{folder}{os.sep}" for folder in (sys.prefix, ROOT / "labs", ROOT / "horovod_keras3"))
@@ -37,21 +34,15 @@ def main() -> None:
         if isinstance(problem, SystemExit) and not problem.code:
             raise
         trace = problem.__traceback__
-        here = f"rank {heartbeat.rank()} on {socket.gethostname()}: "
-        line = _line(script, folder, reversed([*traceback.walk_tb(problem.__traceback__)]))
         while trace and trace.tb_frame.f_code.co_filename != script:  # The frames of this file and of runpy.
             trace = trace.tb_next
-        worker.leave(problem.with_traceback(trace), here,
-                     f"waited at {line} for another rank (--stall-seconds), or a rank has ended; {EQUAL_STEPS}")
-
-
-def _line(script: str, folder: str, frames: Iterable[tuple[FrameType, int]]) -> str:
-    """Return the first line of the script or of a module in its folder, as "train.py, line 31"."""
-    for frame, number in frames:
-        file = frame.f_code.co_filename
-        if file == script or (file.startswith(folder + os.sep) and not file.startswith(NOT_THE_STUDENTS)):
-            return f"{os.path.basename(file)}, line {number}"
-    return f"the start or the end of {os.path.basename(script)}"
+        own = [frame for frame in traceback.extract_tb(trace) if frame.filename == script or
+               (frame.filename.startswith(folder + os.sep) and not frame.filename.startswith(NOT_THE_STUDENTS))]
+        line = (f"{os.path.basename(own[-1].filename)}, line {own[-1].lineno}" if own
+                else f"the start or the end of {os.path.basename(script)}")
+        worker.leave(problem.with_traceback(trace), f"rank {heartbeat.rank()} on {socket.gethostname()}: ",
+                     f"waited at {line} for another rank (--stall-seconds), or a rank has ended; "
+                     "let all ranks take the same number of steps")
 
 
 if __name__ == "__main__":

@@ -15,15 +15,15 @@ class NoSlurmError(LabError):
     """This machine has no Slurm, or no cluster is set up."""
 
 
-def run(*command: str, timeout: float = 60, cwd: Path | None = None) -> tuple[int, str, str]:
+def run(*command: str, timeout: float = 60) -> tuple[int, str, str]:
     """Run one of Slurm's commands and return its exit code, output and error output."""
     if (conf := os.environ.get("SLURM_CONF")) and not Path(conf).is_file():  # Slurm would wait a minute for it.
         raise NoSlurmError(f"no Slurm cluster is set up here (SLURM_CONF={conf}); {CURE}")
     # A student's own settings for squeue and sinfo would change the columns that are read here.
     env = {name: value for name, value in os.environ.items() if not name.startswith(("SQUEUE_", "SINFO_"))}
     try:
-        done = subprocess.run(command, env=env | {"SLURM_TIME_FORMAT": "standard"}, cwd=cwd, capture_output=True,
-                              text=True, check=False, timeout=timeout, stdin=subprocess.DEVNULL)
+        done = subprocess.run(command, env=env | {"SLURM_TIME_FORMAT": "standard"}, capture_output=True, text=True,
+                              check=False, timeout=timeout, stdin=subprocess.DEVNULL)
     except FileNotFoundError:
         raise NoSlurmError(f"no {command[0]} on the PATH: this machine has no Slurm; {CURE}") from None
     except subprocess.TimeoutExpired:

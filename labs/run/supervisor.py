@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import io
 import math
 import os
 import re
@@ -11,17 +12,18 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from io import BufferedReader
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, BinaryIO, cast
 
 import psutil
 
 from labs.run import failure, terminal, worker
 from labs.run.errors import ERROR_PREFIX, Interrupted
 
-SECONDS_TO_SAVE, SECONDS_TO_END, SECONDS_AFTER_ERROR = 20.0, 5.0, 2.0
-"""The longest times: to save after Ctrl-C, to end when asked to, and for mpirun to end after a worker has failed."""
+SECONDS_TO_SAVE, SECONDS_TO_END = 20.0, 5.0
+"""The longest times: to save after Ctrl-C, and to end when asked to."""
+ERROR_LINE = re.compile(r"\b\w*Error: |\berror: |\bsignal \d")
+"""Matches a line that names an error, in the output of any program."""
 
 
 @contextlib.contextmanager
@@ -65,33 +67,33 @@ def _family(process: subprocess.Popen) -> list[psutil.Process]:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How a program ended, and its output."""
+    """How a program ended, and its output; the code is None if it did not end in time."""
 
     code: int | None
-    """None: it did not end in time."""
     out: str
     err: str
 
     @property
     def cause(self) -> str:
         """Why the program failed, as the end of a sentence that begins with its name."""
-        return "did not end in time" if self.code is None else failure.explain_exit(self.code, self.err)
-
-
-def finish(process: subprocess.Popen, seconds: float) -> Outcome:
-    """Wait for a program from `started`, and return its outcome."""
-    try:
-        out, err = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        return Outcome(None, "", "")
-    return Outcome(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
+        if self.code is None:
+            return "did not end in time"
+        if self.code < 0:
+            return f"was killed by {signal.Signals(-self.code).name}"
+        lines = [line.strip() for line in self.err.splitlines() if line.strip(" -\0")]
+        likely = [line for line in lines if ERROR_LINE.search(line)] or lines
+        return likely[-1] if likely else f"exited with code {self.code} and printed nothing"
 
 
 def complete(command: Sequence[object], seconds: float, env: Mapping[str, str] | None = None,
              folder: Path | None = None) -> Outcome:
     """Run a program in a folder to its end or to the time limit; all processes that it started end too."""
     with started([str(word) for word in command], env, folder) as process:
-        return finish(process, seconds)
+        try:
+            out, err = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            return Outcome(None, "", "")
+        return Outcome(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
 
 
 def supervise(command: Sequence[str], env: Mapping[str, str], log: IO[str] | None, diagnosis: failure.Diagnosis,
@@ -107,58 +109,46 @@ def supervise(command: Sequence[str], env: Mapping[str, str], log: IO[str] | Non
     try:
         with noted_signals(*worker.REQUESTS) as requests, started(command, env) as process:
             readers = pass_output_on(process, log, diagnosis)
-            while process.poll() is None and requests.count < 2 and diagnosis.clock.now() < deadline:
+            while process.poll() is None and len(requests) < 2 and diagnosis.clock.now() < deadline:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(0.3)
-                if requests.count and deadline == math.inf:
-                    deadline = diagnosis.clock.now() + _ask_to_save(process, is_mpirun and saves)
-                if is_mpirun:
-                    _end_if_failed(process, diagnosis)
+                if requests and deadline == math.inf:
+                    deadline = diagnosis.clock.now()
+                    if is_mpirun and saves:
+                        deadline += SECONDS_TO_SAVE
+                        process.send_signal(worker.SIGNAL)  # mpirun passes it on to the workers on all nodes.
+                        with contextlib.suppress(OSError):  # The terminal has been closed.
+                            terminal.note("saving; Ctrl-C again ends the run at once")
+                if is_mpirun and diagnosis.must_end():
+                    _end(process, failure.SECONDS_AFTER_ERROR)
     finally:
         for reader in readers:
             reader.join(timeout=2)
-    if requests.count:
+    if requests:
         raise Interrupted
     return process.returncode
-
-
-def _ask_to_save(process: subprocess.Popen, saves: bool) -> float:
-    """Have the workers save and stop after the current step, if they can; return how many seconds they have."""
-    if not saves:
-        return 0.0
-    with contextlib.suppress(OSError):  # The terminal has been closed.
-        terminal.note("saving; Ctrl-C again ends the run at once")
-    process.send_signal(worker.SIGNAL)  # mpirun passes it on to the workers on all nodes.
-    return SECONDS_TO_SAVE
-
-
-def _end_if_failed(process: subprocess.Popen, diagnosis: failure.Diagnosis) -> None:
-    """End mpirun if it hangs after a failure: it waits forever for a node that does not respond."""
-    if problem := diagnosis.find_problem():
-        diagnosis.add_error(problem)
-    if diagnosis.is_over() or (diagnosis.error and diagnosis.clock.now() - diagnosis.error_time > SECONDS_AFTER_ERROR):
-        _end(process, SECONDS_AFTER_ERROR)
 
 
 def pass_output_on(process: subprocess.Popen, log: IO[str] | None, diagnosis: failure.Diagnosis
                    ) -> list[threading.Thread]:
     """Start threads that forward a program's output, and return them; they end when the program has ended."""
-    streams = (process.stdout, log or sys.stdout, False), (process.stderr, log or sys.stderr, True)
-    readers = [threading.Thread(target=_pass_on, args=(source, target, diagnosis, errors), daemon=True)
-               for source, target, errors in streams]
+    readers = [threading.Thread(target=_pass_on, args=(*stream, diagnosis, stream[0] is process.stderr), daemon=True)
+               for stream in ((process.stdout, log or sys.stdout), (process.stderr, log or sys.stderr))]
     for reader in readers:
         reader.start()
     return readers
 
 
-def _pass_on(source: BufferedReader, target: IO[str], diagnosis: failure.Diagnosis, errors: bool) -> None:
+def _pass_on(source: BinaryIO, target: IO[str], diagnosis: failure.Diagnosis, errors: bool) -> None:
     """Forward a stream, but leave its error lines and the launcher's boxed messages to the diagnosis.
 
     A closed terminal takes no more output, but the stream must still be read: workers that save would block.
     """
     in_box = False
-    for text in _chunks(source):
-        text = re.sub(r"^\[\d+\]<std(?:out|err)>:", "", text)  # horovodrun adds it.
+    # A progress bar ends in a carriage return; with newline="" that ends a line too.
+    for text in io.TextIOWrapper(source, "utf-8", "replace", newline=""):
+        # Inside Slurm, Open MPI's launcher ends its boxes with a NUL; horovodrun begins each line with its worker.
+        text = re.sub(r"^\[\d+\]<std(?:out|err)>:", "", text.replace("\0", ""))
         if errors and text.startswith(failure.BOX):
             in_box = not in_box
         elif in_box:
@@ -172,35 +162,19 @@ def _pass_on(source: BufferedReader, target: IO[str], diagnosis: failure.Diagnos
                 terminal.write(text, target)
 
 
-def _chunks(source: BufferedReader) -> Iterator[str]:
-    """Yield lines, and texts that end in a carriage return: a progress bar has no line end."""
-    rest = b""
-    while data := source.read1(65536):
-        # Inside Slurm, Open MPI's launcher ends its boxes with a NUL.
-        *complete_lines, rest = re.split(rb"(?<=\n)|(?<=\r)(?!\n)", rest + data.replace(b"\0", b""))
-        yield from (line.decode(errors="replace") for line in complete_lines)
-    if rest:
-        yield rest.decode(errors="replace")
-
-
-class Requests:
-    """Counts the signals that ask to end a run: an exception could leave a lock held, such as that of Popen.wait."""
-
-    def __init__(self) -> None:
-        self.count, self._last = 0, -math.inf
-
-    def note(self, *_) -> None:
-        """Count a signal; several at once are one request, as from `timeout -s INT` and of a closed terminal."""
-        now = time.monotonic()
-        if now - self._last > 1.0:
-            self.count, self._last = self.count + 1, now
-
-
 @contextlib.contextmanager
-def noted_signals(*numbers: signal.Signals) -> Iterator[Requests]:
-    """Count the requests to end the run in this block, by these signals."""
-    requests = Requests()
-    with worker.signal_handlers(dict.fromkeys(numbers, requests.note)):
+def noted_signals(*numbers: signal.Signals) -> Iterator[list[float]]:
+    """Note the times of requests to end the run: an exception could leave a lock held, such as that of Popen.wait.
+
+    Several signals in a second are one request, as from `timeout -s INT` and of a closed terminal.
+    """
+    requests: list[float] = []
+
+    def note(*_) -> None:
+        if not requests or time.monotonic() - requests[-1] > 1.0:
+            requests.append(time.monotonic())
+
+    with worker.signal_handlers(dict.fromkeys(numbers, note)):
         yield requests
 
 

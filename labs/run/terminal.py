@@ -7,8 +7,6 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import IO
 
-ERASE = "\x1b[K"
-"""Erases the rest of a terminal's line. The cursor rests at the start of the progress, so the next output erases it."""
 _lock = threading.Lock()
 
 
@@ -32,7 +30,8 @@ def write(text: str, stream: IO[str]) -> None:
     with _lock:
         if columns():
             with contextlib.suppress(OSError, ValueError):  # The terminal has been closed.
-                print(ERASE, end="", file=sys.stderr, flush=True)
+                # Erases the progress: the cursor rests at its start.
+                print("\x1b[K", end="", file=sys.stderr, flush=True)
         stream.write(text)
         stream.flush()
 

@@ -1,8 +1,7 @@
 """A worker's program: `python -m labs.LAB` runs it in each process that the launcher starts; and how it is stopped.
 
-For Ctrl-C, a time limit or preemption by a scheduler the launcher sends SIGNAL to its workers on all nodes. During
-training a worker only records it; `fit` then saves and stops after the same step on all workers. At any other time the
-signal interrupts the worker like Ctrl-C.
+For Ctrl-C, a time limit or preemption the launcher sends SIGNAL to its workers on all nodes. During training a worker
+only records it; `fit` then saves and stops after the same step on all workers. At other times it acts like Ctrl-C.
 """
 
 import contextlib
@@ -21,8 +20,7 @@ from typing import Any
 from labs.run import environment, heartbeat
 from labs.run.catalogue import load_lab
 from labs.run.command_line import parse
-from labs.run.errors import ERROR_PREFIX, LabError, explain_os_error, first_line, is_out_of_memory
-from labs.run.text import one_line
+from labs.run.errors import ERROR_PREFIX, LabError, explain_os_error, first_line, is_out_of_memory, one_line
 
 SIGNAL = signal.SIGUSR1
 """mpirun and srun forward this signal; after a SIGTERM they would send SIGKILL."""
@@ -78,7 +76,7 @@ def leave(problem: BaseException, where: str, secondary: str = "stopped, since a
 
 def is_secondary_failure(problem: BaseException) -> bool:
     """Return whether a worker's error only says that another worker has ended an exchange."""
-    return "Horovod has been shut down" in str(problem) or "HorovodInternalError" in str(problem)
+    return any(text in str(problem) for text in ("Horovod has been shut down", "HorovodInternalError"))
 
 
 def _cause(problem: BaseException) -> str:
@@ -98,11 +96,9 @@ def signal_handlers(handlers: Mapping[signal.Signals, Callable[..., Any]]) -> It
 
     A signal that is ignored stays so: `nohup` ignores the hangup, and a shell Ctrl-C for its background programs.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+    is_main = threading.current_thread() is threading.main_thread()
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()
-              if signal.getsignal(number) != signal.SIG_IGN}
+              if is_main and signal.getsignal(number) != signal.SIG_IGN}
     try:
         yield
     finally:
@@ -144,10 +140,7 @@ def end_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
 
 
 def end_with_launcher() -> None:
-    """Have the kernel kill this worker when its launcher ends, and exit at once if `labs run` has already ended.
-
-    Open MPI's launcher may end without its workers when it loses its output.
-    """
+    """Have the kernel kill this worker when its launcher ends, and exit at once if `labs run` has already ended."""
     if "OMPI_COMM_WORLD_RANK" in os.environ or "HOROVOD_RANK" in os.environ:
         end_with_parent(signal.SIGKILL)
     host, _, pid = os.environ.get(heartbeat.SUPERVISOR, "").partition(":")

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from labs.run import lazy
+from labs.run import attach_lazily
 
 if TYPE_CHECKING:
     from labs.training import elastic_hosts, hvd_ops, keras_internals
@@ -14,4 +14,4 @@ if TYPE_CHECKING:
     from labs.training.trained import keep_model, recompute_statistics
     from labs.training.workers import Job, start
 else:
-    __getattr__, __dir__, __all__ = lazy.attach(__name__, __file__)
+    __getattr__, __dir__, __all__ = attach_lazily(__name__, __file__)

@@ -16,9 +16,7 @@ from labs.training import hvd_ops, keras_internals, layout
 def identity(workers: int, **subsets: Subset | None) -> dict[str, Any]:
     """Return what determines a run's result besides its Config: its data, and the settings and versions of its workers.
 
-    Args:
-        workers: The number of workers; 0 if it may change.
-        subsets: The data, by name, as in `train=...`.
+    The number of workers is 0 if it may change.
     """
     data = {name: digests(subset) for name, subset in subsets.items() if subset is not None}
     versions = {name: value for name, value in layout.versions().items() if name not in ("python", "labs")}
@@ -31,14 +29,7 @@ def digests(subset: Subset) -> dict[str, Any]:
 
 
 def check_same_on_all_workers(**items: Any) -> None:
-    """Raise unless every item is identical on all workers; cheapest to find before step 1.
-
-    Args:
-        items: By name: the config, the versions, a digest of the data ...; anything that JSON can hold.
-
-    Raises:
-        LabError: An item differs; the message names it, the first rank that differs from rank 0, and both values.
-    """
+    """Raise LabError unless every item, anything that JSON can hold, is identical on all workers."""
     mine = {name: json.dumps(value, sort_keys=True, default=str) for name, value in items.items()}
     # Horovod: workers are started independently; only this shows that all have the same inputs.
     by_rank = hvd_ops.gather_object(mine)
@@ -60,11 +51,7 @@ def _difference(zero: str, other: str, rank: int) -> str:
 
 
 def compare_weights(model: tf.keras.Model, when: str) -> None:
-    """Raise unless weights and optimizer state are equal bit for bit on all workers.
-
-    Raises:
-        LabError: A variable differs; the message names the first one and the rank that holds the other value.
-    """
+    """Raise LabError unless weights and optimizer state are equal bit for bit on all workers."""
     mine = checksums(model)
     # Horovod: workers exchange gradients, not weights; nothing else shows that the weights have stayed equal.
     by_rank = hvd_ops.gather(mine.values())

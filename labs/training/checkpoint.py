@@ -1,8 +1,4 @@
-"""Checkpoints: weights, optimizer state, history and the position in the data, in one file that is written atomically;
-and when a run writes one.
-
-The file is a plain .npz: a zip with a CRC-32 for each array, read without pickle.
-"""
+"""Checkpoints: weights, optimizer state, history and the position in the data, written atomically as one .npz file."""
 
 import dataclasses
 import json
@@ -49,13 +45,7 @@ def worker_state(model: tf.keras.Model) -> list[tf.Variable]:
 
 
 def save(folder: Path, model: tf.keras.Model, position: Position, config: Any, identity: Mapping[str, Any]) -> Path:
-    """Write a checkpoint, delete all but the last two, and return its path; rank 0 alone calls it.
-
-    Args:
-        model: Compiled and built.
-        config: The lab's Config; a run that resumes must have the same.
-        identity: What else it must have; see `agreement.identity`.
-    """
+    """Write a checkpoint, delete all but the last two, and return its path; rank 0 alone calls it."""
     arrays: dict[str, Any] = {f"v{number:04d}": keras_internals.as_array(variable)
                               for number, variable in enumerate(keras_internals.state(model))}
     arrays |= {f"rank{rank:04d}v{number:04d}": value for rank, values in enumerate(position.worker_states)
@@ -71,14 +61,7 @@ def save(folder: Path, model: tf.keras.Model, position: Position, config: Any, i
 
 
 def restore(folder: Path, model: tf.keras.Model, config: Any, identity: Mapping[str, Any]) -> Position:
-    """Load the newest intact checkpoint into the model, and return its position; without one, return the beginning.
-
-    Args:
-        model: Compiled and built.
-
-    Raises:
-        LabError: The checkpoint belongs to another config, other data or another model.
-    """
+    """Load the newest intact checkpoint into the model, and return its position; without one, return the beginning."""
     for path in reversed(by_age(folder)):
         try:
             meta, arrays = _read(path)
@@ -116,11 +99,8 @@ def _check_same_run(path: Path, meta: dict, model: tf.keras.Model, config: Any, 
     run, saved = path.parents[1].name, meta["identity"]
     run_lock.refuse_changed(run, meta["config"], dataclasses.asdict(config))
     if saved["data"] != identity["data"]:
-        sizes = [f"{subset['images']:,} {name.replace('train', 'training')} images then, {now['images']:,} now"
-                 for name, subset in saved["data"].items()
-                 if subset["images"] != (now := identity["data"][name])["images"]]
-        raise LabError(f"the data has changed since {run!r} saved {path.name} "
-                       f"({', '.join(sizes) or 'a file, a label or the test set differs'}); choose another --name")
+        raise LabError(f"the data has changed since {run!r} saved {path.name} (an image, a label or the test set); "
+                       "choose another --name")
     run_lock.refuse_changed(run, saved["settings"], identity["settings"], are_options=False)
     if meta["shapes"] != _shapes(model):
         raise LabError(f"{path} holds another model; resume it with the code it was started with, or choose another "
@@ -132,13 +112,11 @@ def _shapes(model: tf.keras.Model) -> list[list[int]]:
 
 
 class Saver:
-    """Saves a run after each epoch, and between two steps when `save_seconds` have passed or the run is asked to stop.
-    """
+    """Saves a run after each epoch, and between steps if `save_seconds` have passed or the run is asked to stop."""
 
     def __init__(self, job: Job, model: tf.keras.Model, position: Position, identity: Mapping[str, Any]):
         self.job, self.model, self.position, self.identity = job, model, position, identity
-        self.saved = time.perf_counter()
-        self.began = time.perf_counter()
+        self.saved = self.began = time.perf_counter()
 
     @property
     def seconds(self) -> float:
@@ -150,7 +128,7 @@ class Saver:
         self.began = time.perf_counter() - self.position.seconds
 
     def restore_worker_state(self) -> None:
-        """Restore this worker's own state from when the run was saved between two steps."""
+        """Restore this worker's own state if the run was saved between two steps."""
         if self.position.step:
             values = self.position.worker_states[self.job.rank]
             for variable, value in zip(worker_state(self.model), values, strict=True):

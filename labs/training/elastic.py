@@ -1,7 +1,8 @@
 """Elastic training: survivors continue from the last commit when a worker is lost, and new workers join them.
 
 `fit` ends the run when a worker dies, and the run is resumed from its last checkpoint. Here the processes of the
-surviving workers continue: they return to the last commit, a copy of weights and optimizer state in their memory.
+surviving workers continue: they return to the last commit, a copy of weights and optimizer state in their memory. An
+elastic run writes no checkpoint, so it ends with its launcher.
 """
 
 from __future__ import annotations
@@ -22,27 +23,26 @@ from labs.datasets.pipeline import train_batches
 from labs.datasets.sharding import coverage, shard
 from labs.datasets.splits import Subset
 from labs.run import fields, heartbeat, resources
-from labs.run.errors import LabError
-from labs.run.options import Options
+from labs.run.errors import LabError, plural
+from labs.run.fields import Options
 from labs.run.run_lock import hold
-from labs.run.text import plural
-from labs.training import agreement, checkpoint, elastic_hosts, hvd_ops, keras_internals, layout, schedule
+from labs.training import agreement, elastic_hosts, hvd_ops, keras_internals, layout, schedule
 from labs.training.loop import compile_for, epoch_line, evaluate
 from labs.training.workers import Job
 
 
 @dataclasses.dataclass
 class Progress:
-    """The state of a run that each worker keeps besides the weights; a new worker gets rank 0's."""
+    """The state of a run that each worker keeps besides the weights; a new worker gets rank 0's.
+
+    Times are those of the machine's monotonic clock: when the first worker's process began, when training last took a
+    step, when the epoch began. Before training stopped it took `steps_lost` after the last commit, on `size` workers.
+    """
 
     began: float
-    """When the first worker's process started, on the machine's monotonic clock, as all times here."""
     stopped: float
-    """When training last took a step."""
     steps_lost: int = 0
-    """Steps since the last commit when training stopped."""
     size: int = 0
-    """Number of workers before training stopped."""
     events: tuple[dict[str, Any], ...] = ()
     progress: tuple[dict[str, Any], ...] = ()
     history: tuple[dict[str, float], ...] = ()
@@ -62,16 +62,30 @@ class Elastic:
         fields.check(config)
         if options.timeline:
             raise LabError("Horovod's timeline ends with the first reset; leave out --timeline, or add --study resume")
+        if options.resume:
+            raise LabError("an elastic run has no checkpoint; leave out --resume, or add --study resume")
         if not options.name:
             raise LabError("workers that join later find the run by its name; add --name NAME, or use `labs run`")
         self.lab, self.config, self.options, self.fault = fields.lab_name(config), config, options, fault
-        self.gpu, self.threads = _join(config.seed)
+        self._join()
         self.folder = options.results_root / self.lab / options.name
         began = time.monotonic() - resources.process_seconds()
         self.memory = Progress(began=began, stopped=began)
-        self.lock = contextlib.ExitStack()
-        self.uncommitted = 0
-        self.in_step = self.running = False
+        self.at_end = contextlib.ExitStack()
+
+    def _join(self) -> None:
+        """Start Horovod and give this worker its GPU and threads, without communicating: others may be training."""
+        started = int(os.environ.get("HOROVOD_SIZE", 1))
+        elastic_hosts.listen_on_loopback()
+        # Horovod: find the workers that wait for this one.
+        hvd.init()
+        if hvd.size() > 1 and os.environ.get("HOROVOD_ELASTIC") != "1":
+            raise LabError("these workers were not started for elastic training: start them with `labs run`, "
+                           "or add --study resume")
+        # Horovod: sees the leaving worker alone on its host. That host is this machine, and the last GPU is its own.
+        self.gpu = layout.pin_gpu(-1 if elastic_hosts.is_leaving() else hvd.local_rank(), 1)
+        self.threads = layout.set_threads(0, started)
+        tf.keras.utils.set_random_seed(self.config.seed)
 
     def train(self, model: tf.keras.Model, optimizer: tf.keras.optimizers.Optimizer, train: Subset,
               test: Subset) -> dict:
@@ -84,20 +98,15 @@ class Elastic:
         self.model, self.images = model, train
         # Horovod: gradients are averaged over the workers that take part in the step.
         compile_for(model, hvd_ops.distributed_optimizer(optimizer), "sparse_categorical_crossentropy", ("accuracy",))
-        position, self.identity = checkpoint.Position(), agreement.identity(0, train=train, test=test)
-        if self.options.resume:
-            position = checkpoint.restore(self.folder / "checkpoints", model, self.config, self.identity)
-        self.memory.history = position.history
+        self.data = agreement.identity(0, train=train, test=test)["data"]
         # Horovod: copies this state at a commit, restores it after a loss, and sends it to new workers.
-        state = horovod_keras3.KerasState(model, epoch=position.epoch, seen=0, step=int(model.optimizer.iterations))
+        state = horovod_keras3.KerasState(model, epoch=0, seen=0, step=0)
         # Horovod: calls `_segment` again after each reset, with the state restored.
         return horovod_keras3.elastic.run(self._segment)(state, test)
 
     def close(self) -> None:
         """Stop the heartbeat and unlock the run's folder."""
-        if heartbeat.current():
-            heartbeat.current().close()
-        self.lock.close()
+        self.at_end.close()
 
     @property
     def done(self) -> float:
@@ -124,18 +133,13 @@ class Elastic:
         # Horovod: assigns new ranks at each reset; the workers that have been here longest come first.
         self.memory = hvd_ops.broadcast_object(self.memory)
         if now.rank == 0 and not hasattr(self, "job"):
-            # A survivor that becomes rank 0 continues in a folder that has checkpoints already.
-            options = dataclasses.replace(self.options, resume=self.options.resume or bool(self.memory.events))
-            self.lock.enter_context(hold(self.lab, options, 0, self.config))
+            self.at_end.enter_context(hold(self.lab, self.options, 0, self.config))
         self.job = Job(self.lab, self.folder.name, self.folder, self.config, self.options, now, self.memory.began,
-                       self.identity["data"])
+                       self.data)
         if heartbeat.current():
             heartbeat.current().close()
-        folder = self.folder / heartbeat.FOLDER
-        heartbeat.begin(folder, now.rank, self.options.stall_seconds, now.hosts[now.rank])
-        for path in folder.glob("rank-*"):
-            if int(path.name.partition("-")[2]) >= now.size:  # Of a worker that was lost.
-                path.unlink(missing_ok=True)
+        self.at_end.callback(heartbeat.begin(self.folder / heartbeat.FOLDER, now.rank, self.options.stall_seconds,
+                                             now.hosts[now.rank]).close)
         # Horovod: with fewer workers the global batch is smaller, and the learning rate follows it.
         scaled_lr = schedule.scaled_lr(self.config.base_lr, now.size, self.config.scaling)
         self.model.optimizer.learning_rate.assign(scaled_lr)
@@ -176,7 +180,8 @@ class Elastic:
             event = {"kind": kind, "seconds": now - memory.began, "size": self.job.size, "step": self.state.step,
                      "steps_lost": memory.steps_lost, "seconds_lost": now - memory.stopped}
             memory.events += (event,)
-            memory.progress += (self._point(memory.stopped, self.state.seen), self._point(now, self.seen))
+            self._note_progress(memory.stopped, self.state.seen)
+            self._note_progress(now, self.seen)
             self.job.print_once(f"{kind}: size {event['size']} from step {event['step']} on, "
                                 f"{plural(event['steps_lost'], 'step')} and {event['seconds_lost']:.1f} s lost")
         self.running, memory.stopped = True, now
@@ -187,34 +192,31 @@ class Elastic:
         self.state.seen, self.state.step = self.seen, self.state.step + self.uncommitted
         self.state.save()
         self.uncommitted = 0
-        self.memory.progress += (self._point(time.monotonic(), self.seen),)
+        self._note_progress(time.monotonic(), self.seen)
         # Horovod: all workers learn it from rank 0 in the same step, so nothing is lost.
         self.state.check_host_updates()
 
     def _finish_epoch(self, weight: float) -> None:
-        """Add the epoch to the history, and write a checkpoint in case all workers are lost."""
-        memory, state, job = self.memory, self.state, self.job
+        """Compare the weights, and add the epoch to the history."""
+        memory, state = self.memory, self.state
         agreement.compare_weights(self.model, f"after epoch {state.epoch + 1}")
-        mine = {name: float(value) for name, value in self.model.get_metrics_result().items()}
-        means = hvd_ops.mean_over_workers(mine, weight)
+        means = hvd_ops.mean_over_workers(
+            {name: float(value) for name, value in self.model.get_metrics_result().items()}, weight)
         now = time.monotonic()
         row = {"epoch": state.epoch + 1, **means,
                "learning_rate": float(self.model.optimizer.learning_rate), "images": len(self.images),
                "steps": state.step + self.uncommitted - sum(row["steps"] for row in memory.history),
-               "train_seconds": now - memory.epoch_began, "size": job.size}
+               "train_seconds": now - memory.epoch_began, "size": self.job.size}
         memory.history += (row,)
         memory.epoch_began = now
         state.epoch, self.seen = state.epoch + 1, 0
-        if job.rank == 0:
-            position = checkpoint.Position(state.epoch, memory.history)
-            checkpoint.save(self.folder / "checkpoints", self.model, position, job.config, self.identity)
-        job.print_once(epoch_line(row, self.config.epochs))
+        self.job.print_once(epoch_line(row, self.config.epochs))
         self._commit()
 
-    def _point(self, when: float, seen: int) -> dict[str, float]:
-        """Return a row of the record's table `progress`: how far the run had come at a time."""
-        return {"seconds": when - self.memory.began, "epochs": self.state.epoch + seen / len(self.images),
-                "size": self.job.size}
+    def _note_progress(self, when: float, seen: int) -> None:
+        """Add a row to the record's table `progress`: how far the run had come at a time."""
+        row = {"seconds": when - self.memory.began, "epochs": self.state.epoch + seen / len(self.images)}
+        self.memory.progress += (row | {"size": self.job.size},)
 
     def _stop(self) -> None:
         """Record the losses at an interruption."""
@@ -222,24 +224,8 @@ class Elastic:
             heartbeat.current().pause()
         memory = self.memory
         if self.running:  # How far it had come, before it goes back to the last commit.
-            memory.progress += (self._point(memory.stopped, self.seen),)
+            self._note_progress(memory.stopped, self.seen)
             memory.size = self.job.size
         # The step in which the loss was detected counts too: its work is lost.
         memory.steps_lost = self.uncommitted + self.in_step
         memory.history = memory.history[: self.state.epoch]
-
-
-def _join(seed: int) -> tuple[str | None, int]:
-    """Start Horovod and give this worker its GPU and threads, without communicating: the others may be training."""
-    started = int(os.environ.get("HOROVOD_SIZE", 1))
-    elastic_hosts.listen_on_loopback()
-    # Horovod: find the workers that wait for this one.
-    hvd.init()
-    if hvd.size() > 1 and os.environ.get("HOROVOD_ELASTIC") != "1":
-        raise LabError("these workers were not started for elastic training: start them with `labs run`, "
-                       "or add --study resume")
-    # Horovod: sees the leaving worker alone on its host. That host is this machine, and the last GPU is its own.
-    gpu = layout.pin_gpu(-1 if elastic_hosts.is_leaving() else hvd.local_rank(), 1)
-    threads = layout.set_threads(0, started)
-    tf.keras.utils.set_random_seed(seed)
-    return gpu, threads

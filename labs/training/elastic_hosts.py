@@ -64,8 +64,7 @@ def listen_on_loopback() -> None:
     from horovod.runner.util import network
 
     def find_port(server_factory):
-        # Horovod: it passes ("", port), all interfaces. With port 0 the kernel chooses a free one.
-        server = server_factory(("127.0.0.1", 0))
+        server = server_factory(("127.0.0.1", 0))  # Horovod: it would pass ("", port), which is every interface.
         return server, server.socket.getsockname()[1]
 
     for module in (workers, http_server, network):

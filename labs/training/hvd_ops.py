@@ -2,13 +2,15 @@
 
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
 
 from horovod_keras3 import DistributedOptimizer
+from labs.run.errors import LabError
 from labs.training import keras_internals
 from labs.training.keras_internals import after_all, fused
 
@@ -25,12 +27,9 @@ for module in (hvd, hvd.functions):
 
 def distributed_optimizer(optimizer, *, fp16_allreduce: bool = False, backward_passes_per_step: int = 1,
                           device: str = ""):
-    """Return an optimizer whose every step applies the gradient averaged over all workers.
+    """Return an optimizer whose every step applies the gradient averaged over all workers; arguments as of `fit`.
 
-    Args:
-        device: Where the gradients are exchanged, as in `Layout.exchange_device`.
-        fp16_allreduce: Send gradients in half precision.
-        backward_passes_per_step: Micro-batches per step, whose gradients are averaged before they are exchanged.
+    The gradients are exchanged on `device`, see `Layout.exchange_device`.
     """
     # Horovod: between computing the gradients and applying them, average them over all workers.
     distributed = DistributedOptimizer(
@@ -48,10 +47,7 @@ def distributed_optimizer(optimizer, *, fp16_allreduce: bool = False, backward_p
 
 
 class TimedExchange:
-    """An exchange of gradients that adds up how long this worker waited: from its last gradient to the last mean.
-
-    All workers take equally long per step; the slow one is the one that waits least.
-    """
+    """An exchange of gradients that adds up how long this worker waited: the slowest worker waits least."""
 
     def __init__(self, reduce):
         self._reduce = reduce
@@ -93,25 +89,18 @@ def broadcast_state(model: tf.keras.Model) -> None:
 
 
 def average_statistics(model: tf.keras.Model) -> None:
-    """Average the non-trainable weights over all workers, such as batch norm's running mean and variance.
-
-    Each worker's statistics come from its own images, and exchanging gradients does not make them equal.
-    """
+    """Average the non-trainable weights over all workers, such as batch norm's running mean and variance."""
     weights = [keras_internals.tf_variable(weight) for weight in model.non_trainable_weights]
     if statistics := [weight for weight in weights if weight.dtype.is_floating]:
-        # Horovod: without this each worker would validate a different model, and rank 0 would save its own.
+        # Horovod: exchanges gradients only. Each worker's statistics come from its own images: without this each would
+        # validate a different model, and rank 0 would save its own.
         averages = hvd.grouped_allreduce([weight.value() for weight in statistics], op=hvd.Average)
         for weight, average in zip(statistics, averages, strict=True):
             weight.assign(average)
 
 
 def mean_over_workers(means: dict[str, float], count: float) -> dict[str, float]:
-    """Return the means over all samples, by name, the same on all workers; a plain mean of their means would be wrong.
-
-    Args:
-        means: This worker's means, by name; the same names on all workers.
-        count: Number of this worker's samples, or the sum of their weights.
-    """
+    """Return the means over all workers' samples, by name; `count` is the number (or weight) of this worker's."""
     names = sorted(means)
     sums = np.array([means[name] * count if count else 0.0 for name in names] + [count], dtype=np.float64)
     # Horovod: workers exchange sums, not means.
@@ -122,8 +111,7 @@ def mean_over_workers(means: dict[str, float], count: float) -> dict[str, float]
 def gather(row: Iterable[int], name: str = "checked") -> np.ndarray:
     """Return every worker's row of integers, int64 [size, len(row)], by rank.
 
-    Args:
-        name: In Horovod's timeline: "asked" for decisions between steps, whose number depends on the workers' speed.
+    In Horovod's timeline, decisions between steps, whose number depends on the workers' speed, have the name "asked".
     """
     return _gather(np.array([list(row)], dtype=np.int64), f"HorovodAllgather_{name}").numpy()
 
@@ -145,6 +133,20 @@ def broadcast_object(value):
     """Return rank 0's value on every worker; any value that can be pickled."""
     # Horovod: what only rank 0 has read or decided, all workers must know.
     return hvd.broadcast_object(value, root_rank=0)
+
+
+def call_on_rank_0(function: Callable[[], Any]) -> Any:
+    """Call a function on rank 0 alone; return its result on every worker, or raise its LabError on every worker."""
+    result = problem = None
+    if hvd.rank() == 0:
+        try:
+            result = function()
+        except LabError as error:
+            problem = str(error)
+    result, problem = broadcast_object((result, problem))
+    if problem:
+        raise LabError(problem)
+    return result
 
 
 stop_timeline = hvd.stop_timeline

@@ -1,7 +1,4 @@
-"""Access to Keras' private attributes, all in one module, and optimizers that update all weights in one operation.
-
-A new Keras version changes only this file. A docstring says why Keras has no public way to an effect.
-"""
+"""Access to Keras' private attributes, all in one module, and optimizers that update a weight in one operation."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -13,13 +10,10 @@ from tensorflow.python.util import _pywrap_util_port
 
 
 class TrainFunction:
-    """A model's train function, `model.train_function`; its `steps` per call can change between calls.
+    """The train function of a compiled and built model; its `steps` per call can change between calls.
 
     Keras' own takes `steps_per_execution` steps: a constant of its graph, and of the loop in `Model.fit` that calls it.
     This one is traced once. `fit` counts each call as one step, so a callback has to end the epoch.
-
-    Args:
-        model: Compiled and built.
     """
 
     def __init__(self, model: tf.keras.Model):
@@ -50,12 +44,10 @@ class TrainFunction:
 
 def compile_for_steps(model: tf.keras.Model, optimizer: tf.keras.optimizers.Optimizer, loss: Callable,
                       metrics: Sequence[str | Callable]) -> None:
-    """Compile a built model so that its training step is traced once, and the steps per call can change.
-
-    Keras would create loss and metrics from the first batch, and run the model once more to do so.
-    """
+    """Compile a built model so that its training step is traced once, and the steps per call can change."""
     # "auto" would compile with XLA where there is a GPU, but XLA does not know Horovod's operations.
     model.compile(optimizer, loss, weighted_metrics=list(metrics), jit_compile=False)
+    # Keras would create loss and metrics from the first batch, and run the model once more to do so.
     labels, outputs = tf.zeros([1]), tf.zeros([1, *model.output_shape[1:]])
     model._compile_loss.build(labels, outputs)
     model._compile_metrics.build(labels, outputs)
@@ -65,8 +57,7 @@ def compile_for_steps(model: tf.keras.Model, optimizer: tf.keras.optimizers.Opti
 def take_steps(model: tf.keras.Model, batches: Iterator, steps: int) -> float:
     """Take training steps in one call, and return the loss, which on a GPU waits until they are done.
 
-    `Model.fit` starts a new pipeline and callbacks each time; `train_on_batch` does not use its train function. The
-    model is compiled by `compile_for_steps`; the batches are images, labels and weights.
+    The model is compiled by `compile_for_steps`; the batches are images, labels and weights.
     """
     model.train_function.steps = steps
     return float(model.train_function(batches)["loss"])
@@ -99,7 +90,7 @@ def state(model: tf.keras.Model) -> list[tf.Variable]:
 
 
 def as_array(variable: tf.Variable) -> np.ndarray:
-    """Return a variable's value, only to be read: in this machine's memory it is not copied, which would cost more."""
+    """Return a variable's value, only to be read: in this machine's memory it is not copied."""
     return np.asarray(variable.value())
 
 

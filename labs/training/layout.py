@@ -14,9 +14,8 @@ import horovod.tensorflow as hvd
 import psutil
 import tensorflow as tf
 
-from labs.run import cluster_state, environment, resources
-from labs.run.errors import LabError
-from labs.run.text import plural
+from labs.run import environment, resources
+from labs.run.errors import LabError, plural
 from labs.training import hvd_ops, keras_internals
 
 
@@ -61,11 +60,7 @@ def current_layout(gpu: str | None, threads: int, asked: str = "auto") -> Layout
 
 
 def refuse_shared_gpus(gpus: Sequence[tuple[str, str]], carrier: str) -> None:
-    """Raise LabError if workers share a GPU and NCCL exchanges the gradients: it would fail with pages of output.
-
-    Args:
-        gpus: The node and the GPU of each worker that has one.
-    """
+    """Raise LabError if workers share a GPU (`gpus`: each one's node and GPU) and use NCCL, which would fail."""
     different = len(set(gpus))
     if different < len(gpus) and carrier == "NCCL" and os.environ.get("NCCL_MULTI_RANK_GPU_ENABLE") != "1":
         raise LabError(f"{plural(len(gpus), 'worker')} on {plural(different, 'GPU')}, and NCCL needs one per worker; "
@@ -117,7 +112,7 @@ def has_nccl() -> bool:
 
 
 def share_of_cores(local_size: int) -> int:
-    """Return the number of threads for each of a node's workers, so that they do not compete for cores."""
+    """Return the number of threads for each of a node's workers."""
     mine, launcher = (len(os.sched_getaffinity(process)) for process in (0, os.getppid()))
     if local_size > 1 and mine < launcher:  # The launcher has given each worker its own cores.
         return mine
@@ -125,12 +120,7 @@ def share_of_cores(local_size: int) -> int:
 
 
 def set_threads(asked: int, local_size: int) -> int:
-    """Give TensorFlow this worker's threads, and return the number that it has.
-
-    Args:
-        asked: Number of threads; 0: those that TensorFlow has been given before, else the worker's share of the cores.
-        local_size: Workers on this node.
-    """
+    """Give TensorFlow the threads that are asked for, or the share of a worker of this node; return what it has."""
     threading = tf.config.threading
     threads = asked or threading.get_intra_op_parallelism_threads() or share_of_cores(local_size)
     # The same number of inter-op threads. With more, a single-threaded worker would use two cores: alone it would be
@@ -151,10 +141,8 @@ def set_threads(asked: int, local_size: int) -> int:
 def bind_to_cores(layout: Layout) -> Iterator[list[int]]:
     """Keep all threads of this worker on as many cores as it has TensorFlow threads; yield these cores.
 
-    TensorFlow's setting limits the threads of one operation only. Unbound, concurrent operations, the input pipeline
-    and Horovod use any free core, so the measurement of a worker with one thread would use the whole node. Nothing is
-    bound if the node has too few cores, or a scheduler has bound the workers, or under a CPU quota: every container of
-    the machine would choose the same cores.
+    Unbound, the input pipeline and Horovod use any free core. Nothing is bound if the node has too few cores, or a
+    scheduler has bound the workers, or under a CPU quota: every container would choose the same cores.
     """
     cores = sorted(os.sched_getaffinity(0))
     mine = cores
@@ -185,7 +173,7 @@ def machine() -> dict[str, Any]:
     return {
         "host": socket.gethostname(),
         "system": platform.platform(),
-        "link": cluster_state.slowest_link(),
+        "link": os.environ.get("LABS_LINK", ""),  # `labs.run.mpirun` sets it.
         "cores": resources.cores(),
         "memory_bytes": psutil.virtual_memory().total,
         "onednn": keras_internals.onednn_enabled(),

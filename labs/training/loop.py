@@ -6,18 +6,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
+from tqdm import tqdm
 
-from labs.datasets.pipeline import Augment, eval_batches, lab_error, train_batches
+from labs.datasets.pipeline import Augment, eval_batches, train_batches
 from labs.datasets.sharding import coverage, refuse_large_batch, refuse_unequal, shard, steps_per_epoch
 from labs.datasets.splits import Subset
-from labs.run import heartbeat, worker
+from labs.run import heartbeat, terminal, worker
 from labs.run.errors import LabError
 from labs.training import agreement, checkpoint, hvd_ops, keras_internals, layout
-from labs.training.callbacks import Steps
 from labs.training.workers import Job
 
 NOT_FINITE = "the loss is not finite"
 PRINTED = ("loss", "accuracy", "mae", "psnr")
+BETWEEN_CALLBACKS = 0.2
+"""Seconds between two checks of signals, progress bar and heartbeat. If a step is shorter, a call takes several."""
+MOST_STEPS = 64
 
 
 def fit(
@@ -33,7 +36,6 @@ def fit(
     With `job.options.resume`, an interrupted run continues from its last checkpoint and ends with the same weights.
 
     Args:
-        job: The run, from `workers.start`.
         model: Built, not compiled.
         optimizer: Not built; its learning rate is already scaled to `job.size`.
         train: The training images; each is used once per epoch, by one worker.
@@ -41,8 +43,6 @@ def fit(
         loss: Name of a Keras loss.
         metrics: Names of Keras metrics, or functions of labels and outputs.
         batch_size: Images per worker and step.
-        epochs: Passes over the training images.
-        augment: How to augment the training images.
         fp16_allreduce: Send gradients in half precision.
         backward_passes_per_step: Micro-batches into which each batch is split. Their gradients are averaged on the
             worker and exchanged once: the same step, with the memory of one micro-batch.
@@ -86,13 +86,10 @@ def fit(
 
 def compile_for(model: tf.keras.Model, optimizer: tf.keras.optimizers.Optimizer, loss: str,
                 metrics: Sequence[str | Callable]) -> None:
-    """Compile a model as `fit` trains it: with sample weights, several steps per call, and a built optimizer.
+    """Compile a built model as `fit` trains it: with sample weights, several steps per call, and a built optimizer.
 
-    Args:
-        model: Built.
-        optimizer: Wrapped by `hvd_ops.distributed_optimizer`, unless this worker trains by itself.
-        loss: Name of a Keras loss; the first step in which it is NaN or infinite ends the training.
-        metrics: Names of Keras metrics, or functions of labels and outputs.
+    The optimizer is wrapped by `hvd_ops.distributed_optimizer`, unless this worker trains by itself. The first step in
+    which the loss is NaN or infinite ends the training.
     """
     loss_of_keras = tf.keras.losses.get(loss)
 
@@ -111,18 +108,80 @@ def local_copy(model: tf.keras.Model, loss: str, metrics: Sequence[str] = ()) ->
     return copy
 
 
+class Steps(tf.keras.callbacks.Callback):
+    """Follows the steps of one epoch: heartbeat, progress bar, checkpoints.
+
+    Keras returns to Python after each call of its train function. For small models that return costs more than a step.
+    So the first few steps are timed one by one, and then their number is set so that Keras returns about every
+    BETWEEN_CALLBACKS seconds. This changes no result.
+
+    Args:
+        epoch: Number of the epoch, from 1.
+        first: Steps of the epoch that were taken before, by the run that this one resumes.
+        micro_batches: Passes of the model that make one step; Keras calls each of them a step.
+        saver: Saves the run between two steps, and may end the epoch there.
+        bar: Whether to show a progress bar, if there is a terminal.
+    """
+
+    def __init__(self, epoch: int, steps: int, first: int, micro_batches: int = 1,
+                 saver: checkpoint.Saver | None = None, bar: bool = False):
+        super().__init__()
+        self.epoch, self.steps, self.first, self.micro_batches, self.saver = epoch, steps, first, micro_batches, saver
+        self.stopped, self.pace, self.is_paced = False, 1, steps - first <= 8
+        self.columns = bar and terminal.columns()
+        self.step, self.began = first, time.perf_counter()
+        self.call_began = self.began
+
+    def on_train_begin(self, logs=None):
+        self.model.train_function.taken = 0
+        self._plan_call()
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if self.saver:  # Keras has reset all metrics.
+            self.saver.restore_worker_state()
+
+    def on_train_batch_end(self, batch, logs=None):
+        before, self.step = self.step, self.first + self.model.train_function.taken // self.micro_batches
+        heartbeat.current().step(self.epoch, self.step, hvd_ops.seconds_waited(self.model.optimizer))
+        self._show(logs["loss"])
+        if not self.is_paced and self.step - self.first >= 3:
+            self._set_pace(self.step - before)
+        # On all workers after the same steps: they decide together.
+        self.stopped = self.saver is not None and self.step < self.steps and self.saver.after_step(self.step)
+        if self.stopped or self.step == self.steps:
+            self.model.stop_training = True
+        else:
+            self._plan_call()
+
+    def _set_pace(self, taken: int) -> None:
+        pace = max(1, min(MOST_STEPS, int(BETWEEN_CALLBACKS * taken / (time.perf_counter() - self.call_began))))
+        # Horovod: workers that return after different steps would wait for each other forever.
+        self.pace = int(hvd_ops.gather([pace], "asked").min())
+        self.is_paced = True
+
+    def _plan_call(self) -> None:
+        """Set the steps of the next call: no more than the epoch has left."""
+        self.model.train_function.steps = self.micro_batches * min(self.pace, self.steps - self.step)
+        self.call_began = time.perf_counter()
+
+    def _show(self, loss: float) -> None:
+        if self.columns:
+            terminal.show_progress(tqdm.format_meter(
+                self.step, self.steps, time.perf_counter() - self.began, self.columns - 1, f"epoch {self.epoch}",
+                unit="step", postfix=f"loss {loss:.4f}", initial=self.first))
+
+    def on_train_end(self, logs=None):
+        terminal.show_progress("")
+
+
 def _begin(job: Job, model: tf.keras.Model, identity: Mapping[str, Any]) -> checkpoint.Position:
     """Give all workers the same state, the initial one or the last checkpoint's, and return its position."""
-    position, problem = checkpoint.Position(), None
-    if job.options.resume and job.rank == 0:
-        try:
-            position = checkpoint.restore(job.folder / "checkpoints", model, job.config, identity)
-        except LabError as error:
-            problem = str(error)
-    # Horovod: only rank 0 has read the checkpoint.
-    position, problem = hvd_ops.broadcast_object((position, problem))
-    if problem:
-        raise LabError(problem)
+    def restore() -> checkpoint.Position:
+        folder = job.folder / "checkpoints"
+        return checkpoint.restore(folder, model, job.config, identity) if job.options.resume else checkpoint.Position()
+
+    # Horovod: only rank 0 reads the checkpoint.
+    position = hvd_ops.call_on_rank_0(restore)
     # Horovod: all workers begin with rank 0's weights and optimizer state.
     hvd_ops.broadcast_state(model)
     agreement.check_same_on_all_workers(config=dataclasses.asdict(job.config), versions=layout.versions(), **identity,
@@ -143,8 +202,7 @@ def _train_epoch(job: Job, model: tf.keras.Model, train: Subset, saver: checkpoi
     batches = train_batches(train.images, train.labels, mine, augment, epoch=epoch, seed=job.seed,
                             first_step=first * micro_batches)
     keras_internals.seed_dropout(model, job.seed, epoch, job.rank)
-    callback = Steps(heartbeat.current(), epoch + 1, steps, micro_batches, job.rank == 0, first=first,
-                     begin=saver.restore_worker_state, after_step=saver.after_step)
+    callback = Steps(epoch + 1, steps, first, micro_batches, saver, bar=job.rank == 0)
     saver.begin_epoch()
     logs = _fit_of_keras(model, batches, (steps - first) * micro_batches, callback)
     seconds = saver.seconds
@@ -161,12 +219,12 @@ def _train_epoch(job: Job, model: tf.keras.Model, train: Subset, saver: checkpoi
 
 
 def _fit_of_keras(model: tf.keras.Model, batches: tf.data.Dataset, passes: int, callback: Steps) -> dict[str, float]:
-    """Call `Model.fit` for an epoch and return its logs; of TensorFlow's errors, raise those it knows as one line."""
+    """Call `Model.fit` for an epoch and return its logs; raise LabError if the loss is not finite."""
     try:
         history = model.fit(batches, steps_per_epoch=passes, callbacks=[callback], shuffle=False, verbose=0).history
     except tf.errors.OpError as error:
         if NOT_FINITE not in str(error):
-            raise lab_error(error) or error from None
+            raise
         step = int(model.optimizer.iterations) - (callback.epoch - 1) * callback.steps + 1
         raise LabError(f"{NOT_FINITE} at epoch {callback.epoch}, step {step}, learning rate "
                        f"{float(model.optimizer.learning_rate):.4g}; lower --base-lr or lengthen the warmup") from None

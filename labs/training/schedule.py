@@ -21,7 +21,7 @@ def scaled_lr(base_lr: float, k: float, scaling: str = "linear") -> float:
 
 @tf.keras.utils.register_keras_serializable("labs")
 class Warmup(tf.keras.optimizers.schedules.LearningRateSchedule):
-    """Linear warmup from `start` to `peak` over `warmup_steps`, then constant, with step decay at each milestone.
+    """Linear warmup from `start` to `peak` over `warmup_steps`, then a tenth of it from each milestone on.
 
     The learning rate is a function of the optimizer's step count. So it is exact at every step, however many steps run
     between two callbacks, and correct in a resumed run. (Horovod's LearningRateWarmupCallback sets it from a callback.)
@@ -30,19 +30,17 @@ class Warmup(tf.keras.optimizers.schedules.LearningRateSchedule):
         start: Learning rate of step 0; the base_lr of one worker in Goyal et al., section 2.2.
         peak: Learning rate after the warmup.
         warmup_steps: Steps of the warmup; 0 starts at the peak.
-        milestones: Steps at which the learning rate is multiplied by `decay`.
-        decay: The factor.
+        milestones: Steps at which the learning rate is divided by 10.
     """
 
-    def __init__(self, start: float, peak: float, warmup_steps: int = 0, milestones: tuple = (), decay: float = 0.1):
-        self.start, self.peak, self.warmup_steps = start, peak, warmup_steps
-        self.milestones, self.decay = tuple(milestones), decay
+    def __init__(self, start: float, peak: float, warmup_steps: int = 0, milestones: tuple[int, ...] = ()):
+        self.start, self.peak, self.warmup_steps, self.milestones = start, peak, warmup_steps, tuple(milestones)
 
     def __call__(self, step):
         step = tf.cast(step, tf.float32)
-        progress = tf.minimum(step / max(self.warmup_steps, 1), 1.0) if self.warmup_steps else tf.ones_like(step)
+        progress = tf.minimum(step / self.warmup_steps, 1.0) if self.warmup_steps else tf.ones_like(step)
         decays = sum(tf.cast(step >= milestone, tf.float32) for milestone in self.milestones)
-        return (self.start + (self.peak - self.start) * progress) * self.decay**decays
+        return (self.start + (self.peak - self.start) * progress) * 0.1**decays
 
     def get_config(self):
         return dict(vars(self))

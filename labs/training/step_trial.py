@@ -1,17 +1,15 @@
-"""A trial of a train step that a student wrote: each worker takes a few steps with it and reports its weights.
+"""A trial of a train step that a student wrote: workers take a few steps with it and compare their weights.
 
-    mpirun -np 2 python -P step_trial.py CHILD FOLDER
+    labs launch 2 step_trial.py CHILD CELL
 
-CHILD defines the function of the cell in FOLDER/step.py. Each worker writes FOLDER/RANK.json: its weights, or an error.
+CHILD defines the function of the cell in the file CELL. An error ends the workers, and says what is wrong.
 """
 
 import contextlib
-import json
 import os
 import runpy
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -19,50 +17,48 @@ import tensorflow as tf
 import horovod_keras3 as hvd
 
 STEPS, BATCH_SIZE, FEATURES, CLASSES = 3, 8, 4, 3
+EQUAL, SAME_AS_ONE = 1e-6, 1e-5
+"""How far the weights of the workers may be apart, and theirs from those of one worker on all batches."""
 
 
-def main(child: str, folder: Path) -> int:
-    """Take the steps on this worker, write its report, and return the exit code."""
-    # Horovod: find the other worker.
+def main(child: str, cell: str) -> None:
+    """Take the steps on this worker; AssertionError says what is wrong with its weights."""
+    # Horovod: find the other workers.
     hvd.init()
-    its = runpy.run_path(child)
-    try:
-        with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):  # It may print without end.
-            report = take_steps(its["define"]((folder / "step.py").read_text(encoding="utf-8"), "step", tf=tf))
-    except BaseException as error:  # A student's function may raise anything, such as SystemExit.
-        report = its["describe_error"](error)
-    (folder / f"{hvd.rank()}.json").write_text(json.dumps(report))
-    return int("error" in report)
-
-
-def take_steps(step: Any) -> dict[str, Any]:
-    """Return this worker's weights at the start and the end, and those of one worker on the batches of all."""
+    step = runpy.run_path(child)["define"](Path(cell).read_text(encoding="utf-8"), "step", tf=tf)
     rng = np.random.default_rng(1)
     images = rng.normal(size=(STEPS, hvd.size(), BATCH_SIZE, FEATURES)).astype("float32")
     labels = rng.integers(CLASSES, size=images.shape[:3])
-    (model, optimizer), (alone, its_optimizer) = network(), network()
-    alone.compile(its_optimizer, "sparse_categorical_crossentropy")
-    start = weights(model)
+    model, alone = build_network(), build_network()
+    start = model.get_weights()[0]
     for x, y in zip(images, labels, strict=True):
-        step(model, x[hvd.rank()], y[hvd.rank()], optimizer, hvd)
+        with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):  # It may print without end.
+            step(model, x[hvd.rank()], y[hvd.rank()], model.optimizer, hvd)
         alone.train_on_batch(x.reshape(-1, FEATURES), y.ravel())
-    return {"start": start, "end": weights(model), "alone": weights(alone)}
+    mine, right = (np.concatenate([weight.ravel() for weight in each.get_weights()]) for each in (model, alone))
+    # Horovod: compare the weights of all workers.
+    apart, off = np.ptp(hvd.allgather(mine[np.newaxis]), axis=0).max(), abs(mine - right).max()
+    for holds, broken in (
+            (np.isfinite(apart), "a weight is not finite"),
+            (not np.array_equal(model.get_weights()[0], start), "the weights are still those of the start"),
+            (apart <= EQUAL, f"the workers hold different weights: the largest difference is {apart:.2g}. Did all "
+                             "apply the same gradients?"),
+            (off <= SAME_AS_ONE, "the workers agree, but one worker that trains on all batches ends at other weights: "
+                                 f"the largest difference is {off:.2g}. Is what they apply the mean gradient of all "
+                                 "images?")):
+        if not holds:
+            raise AssertionError(f"after {STEPS} steps {broken}")
 
 
-def network() -> tuple[tf.keras.Model, tf.keras.optimizers.Optimizer]:
+def build_network() -> tf.keras.Model:
     """Return a small network, with the same weights at each call, and Adam."""
     tf.keras.utils.set_random_seed(1)
-    layers = tf.keras.layers
-    model = tf.keras.Sequential([layers.Input((FEATURES,)), layers.Dense(8, activation="tanh"),
-                                 layers.Dense(CLASSES, activation="softmax")])
+    model = tf.keras.Sequential([tf.keras.layers.Input((FEATURES,)), tf.keras.layers.Dense(8, activation="tanh"),
+                                 tf.keras.layers.Dense(CLASSES, activation="softmax")])
     # SGD would not tell weights that are averaged from gradients. A small epsilon would enlarge rounding errors.
-    return model, tf.keras.optimizers.Adam(0.05, epsilon=0.01)
-
-
-def weights(model: tf.keras.Model) -> list[float]:
-    """Return all weights of a model as one list."""
-    return np.concatenate([weight.ravel() for weight in model.get_weights()]).tolist()
+    model.compile(tf.keras.optimizers.Adam(0.05, epsilon=0.01), "sparse_categorical_crossentropy")
+    return model
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], Path(sys.argv[2])))
+    main(*sys.argv[1:])

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from labs.datasets.augment import Augment
-from labs.datasets.pipeline import eval_batches, train_batches
+from labs.datasets.pipeline import Augment, eval_batches, train_batches
 from labs.datasets.sharding import shard
 from labs.datasets.splits import Splits, Subset
 from labs.run import atomic, heartbeat
@@ -23,12 +22,8 @@ def keep_model(job: Job, model: tf.keras.Model, splits: Splits, batch_size: int,
                per_image: bool = False) -> dict[str, list[dict]]:
     """Save the network of the last epoch in the run's folder, and return tables of its test images for the record.
 
-    The table "confusion" counts pairs of classes. Plain Keras can load the network:
-    `keras.models.load_model("model.keras")`; classes.json has the names by label.
-
-    Args:
-        model: Trained by `fit`.
-        per_image: Also return the table "right": which test images it gets right, for a paired test of two runs.
+    Plain Keras can load model.keras; classes.json has the names by label. The table "confusion" counts pairs of
+    classes; "right" has which images are right, for a paired test of two runs.
     """
     if job.rank == 0:  # Horovod: all workers hold the same weights; one of them writes them.
         # Without the optimizer and the kit's loss: plain Keras does not know their classes.
@@ -39,8 +34,12 @@ def keep_model(job: Job, model: tf.keras.Model, splits: Splits, batch_size: int,
         atomic.write_json(job.folder / "classes.json", list(splits.class_names))
     labels = splits.test.labels[splits.test.positions]
     guesses = predict(job, model, splits.test, batch_size)
-    tables = {"confusion": _confusion(labels, guesses, splits.class_names)}
-    return tables | ({"right": _right(labels, guesses, splits.class_names)} if per_image else {})
+    tables: dict[str, list[dict]] = {"confusion": _confusion(labels, guesses, splits.class_names)}
+    if per_image:
+        digits = np.where(guesses == labels, "1", "0")
+        tables["right"] = [{"class": name, "right": "".join(digits[labels == label])}
+                           for label, name in enumerate(splits.class_names)]
+    return tables
 
 
 def predict(job: Job, model: tf.keras.Model, subset: Subset, batch_size: int) -> np.ndarray:
@@ -66,19 +65,12 @@ def _confusion(labels: np.ndarray, guesses: np.ndarray, class_names: Sequence[st
             for label, guess in np.argwhere(counts)]
 
 
-def _right(labels: np.ndarray, guesses: np.ndarray, class_names: Sequence[str]) -> list[dict[str, str]]:
-    """Return a row for each class: "1" for each of its images that the network gets right, "0" for the others."""
-    return [{"class": name, "right": "".join("01"[int(right)] for right in guesses[labels == label] == label)}
-            for label, name in enumerate(class_names)]
-
-
 def recompute_statistics(job: Job, model: tf.keras.Model, train: Subset, batch_size: int,
                          augment: Augment | None = None) -> None:
     """Replace batch norm's running statistics by plain means over one more pass through the training images.
 
-    They belong to the last steps' weights, and after few, large steps lag so far behind that the accuracy is poor.
-    The trainable weights do not change. Each worker passes its shard of the images through the network. Source:
-    "precise BN" of Wu and Johnson 2021, Rethinking "Batch" in BatchNorm, arXiv 2105.07576, section 3.
+    After few, large steps they lag so far behind the weights that the accuracy is poor. Source: "precise BN" of Wu and
+    Johnson 2021, Rethinking "Batch" in BatchNorm, arXiv 2105.07576, section 3.
     """
     layers = [layer for layer in keras_internals.all_layers(model)
               if isinstance(layer, tf.keras.layers.BatchNormalization)]

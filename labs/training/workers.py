@@ -17,8 +17,8 @@ import tensorflow as tf
 
 from labs.run import environment as run_environment
 from labs.run import fields, heartbeat, resources, terminal, worker
-from labs.run.errors import NO_GLOO, LabError
-from labs.run.options import Options
+from labs.run.errors import LabError
+from labs.run.fields import Options
 from labs.run.paths import format_path
 from labs.run.run_lock import hold
 from labs.training import hvd_ops, layout
@@ -42,17 +42,14 @@ class Job:
 
     @property
     def size(self) -> int:
-        """Number of workers."""
         return self.layout.size
 
     @property
     def rank(self) -> int:
-        """Number of this worker, from 0."""
         return self.layout.rank
 
     @property
     def seed(self) -> int:
-        """The Config's seed."""
         return self.config.seed
 
     def print_once(self, text: str) -> None:
@@ -63,11 +60,7 @@ class Job:
 
 @contextlib.contextmanager
 def start(config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: B008 - frozen
-    """Start this worker and lock its run's folder; the worker's heartbeat runs until the block ends.
-
-    Args:
-        config: The lab's Config, with a field `seed`; the lab's name is that of its module.
-    """
+    """Start this worker and lock its run's folder; the worker's heartbeat runs until the block ends."""
     fields.check(config)
     environment = {variable: str(convert(value)) for name, (variable, convert) in fields.HOROVOD_FIELDS.items()
                    if (value := getattr(config, name, None)) is not None}
@@ -78,7 +71,8 @@ def start(config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: 
     with contextlib.ExitStack() as at_exit:
         at_exit.enter_context(worker.handle_signal())
         lab = fields.lab_name(config)
-        name = _hold(at_exit, lab, config, options, found)
+        # Horovod: rank 0 alone locks the folder.
+        name = hvd_ops.call_on_rank_0(lambda: at_exit.enter_context(hold(lab, options, found.size, config)))
         job = Job(lab, name, options.results_root / lab / name, config, options, found, time.monotonic())
         beats = heartbeat.begin(job.folder / heartbeat.FOLDER, job.rank, options.stall_seconds, layout.node_name())
         at_exit.callback(beats.close)
@@ -89,34 +83,13 @@ def start(config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: 
         yield job
 
 
-def _hold(at_exit: contextlib.ExitStack, lab: str, config: Any, options: Options, found: Layout) -> str:
-    """Lock the run's folder until the end, and return the run's name; all workers call it."""
-    problem = name = None
-    if found.rank == 0:
-        try:
-            name = at_exit.enter_context(hold(lab, options, found.size, config))
-        except LabError as error:
-            problem = str(error)
-    # Horovod: rank 0 alone locks the folder.
-    name, problem = hvd_ops.broadcast_object((name, problem))
-    if problem:
-        raise LabError(problem)
-    return name
-
-
 def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: Mapping[str, str] | None = None,
          threads: int = 0, backend: str = "auto") -> Layout:
     """Start Horovod, give this worker its GPU, its share of the cores and its seed, and return the layout.
 
     Args:
-        seed: Equal on all workers, so that they build equal models and equal splits.
         environment: The variables that Horovod is to read.
         threads: TensorFlow's threads per worker; 0: its share of the node's cores.
-        backend: One of `fields.Backend`.
-
-    Raises:
-        LabError: The environment breaks a run, or the workers cannot find each other, or share too few GPUs; or
-            TensorFlow or Horovod has started in this process with other settings.
     """
     if hvd.is_initialized():  # In a notebook, by an earlier run.
         has = run_environment.horovod_environment()
@@ -159,15 +132,12 @@ def gloo_rendezvous(node: str) -> Iterator[None]:
     Horovod 0.28.1 cannot negotiate over MPI and exchange tensors over Gloo: its process sets then have no Gloo context,
     and the first all-reduce is a segmentation fault. So Gloo does both; its workers find each other through a server.
     """
-    operations, by_horovodrun = os.environ.get("HOROVOD_CPU_OPERATIONS"), "HOROVOD_GLOO_RENDEZVOUS_ADDR" in os.environ
-    if operations == "mpi" and by_horovodrun:
-        raise LabError("horovodrun has started these workers with Gloo, but the run asks for MPI; "
-                       "add --backend gloo, or start them with `labs run`")
-    if operations != "gloo" or by_horovodrun:
+    # Horovod: horovodrun has a server of its own.
+    if os.environ.get("HOROVOD_CPU_OPERATIONS") != "gloo" or "HOROVOD_GLOO_RENDEZVOUS_ADDR" in os.environ:
         yield
         return
     if not hvd.gloo_built():  # The first all-reduce would be a segmentation fault.
-        raise LabError(f"{NO_GLOO}; leave --backend gloo out, or see `labs check`")
+        raise LabError("this Horovod was built without Gloo; leave --backend gloo out, or see `labs check`")
     os.environ["HOROVOD_CONTROLLER"] = "gloo"
     from mpi4py import MPI
 

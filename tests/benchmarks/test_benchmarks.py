@@ -1,4 +1,4 @@
-"""The benchmarks' bookkeeping: the order of contenders, valid rounds, and the direction of a ratio."""
+"""The benchmarks run on this stack, a ratio above 1 is for the kit, and the page counts their results."""
 
 import pandas as pd
 import pytest
@@ -7,22 +7,6 @@ from PIL import Image
 from benchmarks import programs, questions, rounds, table
 from benchmarks.__main__ import RESULTS, read
 from labs.run.paths import ROOT
-
-
-def contenders(order: list[str], **figures: float) -> dict[str, rounds.Contender]:
-    def contender(name: str) -> rounds.Contender:
-        return lambda: order.append(name) or {"case": figures[name]}
-
-    return {name: contender(name) for name in figures}
-
-
-def test_contenders_take_turns_and_disturbed_rounds_are_void(monkeypatch, capsys):
-    order, others = [], iter([0.0, 0.5, 0.01])
-    monkeypatch.setattr(rounds, "_others", lambda *_: next(others))
-    figures = rounds.interleaved(contenders(order, a=1.0, b=2.0), rounds=2)
-    assert order == ["a", "b"] * 3
-    assert figures == [{"a": {"case": 1.0}, "b": {"case": 2.0}}] * 2
-    assert "void: other processes used 50% of the machine" in capsys.readouterr().err
 
 
 @pytest.fixture

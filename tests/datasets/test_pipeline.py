@@ -1,19 +1,12 @@
 """Batches: the right images, labels and weights, augmented alike for any number of workers."""
 
-import gc
-import weakref
-
 import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labs.datasets import pipeline
-from labs.datasets.augment import Augment, flip_and_shift, random_params
-from labs.datasets.image_cache import ImageCache
-from labs.datasets.index import index_folder
-from labs.datasets.pipeline import eval_batches, lab_error, train_batches
+from labs.datasets.pipeline import Augment, eval_batches, flip_and_shift, random_params, train_batches
 from labs.datasets.sharding import shard
 from labs.datasets.splits import Subset
 
@@ -59,15 +52,7 @@ def test_one_worker_and_four_train_on_the_same_images(augment):
     assert images(16, 1, 0) != images(16, 1, 1)
 
 
-def test_augmentation_depends_on_epoch_and_seed_can_be_resumed_and_leaves_nothing_behind(monkeypatch):
-    arrays = []
-
-    def noted(*arguments):
-        array = random_params(*arguments)
-        arrays.append(weakref.ref(array))
-        return array
-
-    monkeypatch.setattr(pipeline, "random_params", noted)
+def test_augmentation_depends_on_epoch_and_seed_and_can_be_resumed():
     mine = shard(50, 4, 0, 2, 2, 1)
     first, again, later, other = (batches(train_batches(DIGITS, LABELS, mine, Augment(), epoch=epoch, seed=seed))
                                   for epoch, seed in ((2, 1), (2, 1), (3, 1), (2, 2)))
@@ -75,19 +60,6 @@ def test_augmentation_depends_on_epoch_and_seed_can_be_resumed_and_leaves_nothin
     assert not equal(first, later)
     assert not equal(first, other)
     assert equal(first[3:], batches(train_batches(DIGITS, LABELS, mine, Augment(), epoch=2, seed=1, first_step=3)))
-    gc.collect()
-    assert [array() for array in arrays] == [None] * 5
-
-
-def test_an_image_that_breaks_during_training_is_named(tree):
-    index = index_folder(tree({"a": 4, "b": 4}))
-    images = ImageCache(index, 8, cached=False)
-    (index.root / "b" / "0002.png").write_text("broken")
-    with pytest.raises(tf.errors.OpError) as raised:
-        batches(train_batches(images, index.labels, shard(8, 4, 0, 1, 0, 1), epoch=0, seed=1))
-    outcome = lab_error(raised.value)
-    assert str(outcome).endswith("b/0002.png (not an image); repair or remove the file, then start again")
-    assert lab_error(tf.errors.InvalidArgumentError(None, None, "loss")) is None
 
 
 shapes = st.tuples(st.integers(1, 6), st.integers(2, 12), st.integers(2, 12), st.sampled_from([1, 3]))

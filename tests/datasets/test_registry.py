@@ -14,7 +14,6 @@ import pytest
 from labs.datasets import locate, registry
 from labs.datasets.registry import DATASETS
 from labs.run.errors import LabError
-from labs.run.paths import ROOT
 
 TOP, FRUITS = "cifar-10-batches-bin", "fruits-360-100x100-main"
 
@@ -78,9 +77,8 @@ def test_a_set_is_downloaded_checked_and_unpacked_once(offer):
 @pytest.mark.parametrize(("name", "body", "checksum"), [
     ("cifar10", SOUND, "sha256:" + "0" * 64), ("cifar10", SOUND[:-50], None), ("cifar10", None, None),
     ("cifar10", tar(f"{TOP}/data_batch_1.bin", f"{TOP}/test_batch.bin", "../evil"), None),
-    ("cifar10", tar("notes.txt"), None), ("fruits360", zipped("../evil"), None),
-    ("fruits360", b"<!doctype html><title>Please log in</title>", None),
-], ids=["checksum", "truncated", "not found", "parent", "other files", "zip: parent", "web page"])
+    ("fruits360", zipped("../evil"), None), ("fruits360", b"<!doctype html><title>Please log in</title>", None),
+], ids=["checksum", "truncated", "not found", "parent", "zip: parent", "web page"])
 def test_what_is_damaged_malicious_or_missing_is_refused_in_one_line_and_leaves_nothing(
         offer, tmp_path, name, body, checksum):
     offer(name, body, checksum)
@@ -88,9 +86,3 @@ def test_what_is_damaged_malicious_or_missing_is_refused_in_one_line_and_leaves_
         registry.fetch_dataset(name)
     assert "\n" not in str(refused.value)
     assert {path.name for path in (tmp_path / "box").rglob("*")} == {"data", f"{name}.lock"}
-
-
-def test_every_set_is_documented():
-    text = (ROOT / "data" / "README.md").read_text()
-    for name, dataset in DATASETS.items():
-        assert all(part in text for part in (f"`{name}`", dataset.licence, dataset.url))

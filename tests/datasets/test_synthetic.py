@@ -6,8 +6,9 @@ import time
 
 import pytest
 
-from labs.datasets import locate, locks
+from labs.datasets import locate
 from labs.datasets.registry import DATASETS
+from labs.run import atomic
 
 DIGESTS = {
     "mnist": "132867365a661028b4b089f16d3b111eb96915b230e62891e6bf1824ae3f0aac",
@@ -30,46 +31,34 @@ def test_it_is_the_same_on_every_machine(name, tmp_path, monkeypatch):
     assert total.hexdigest() == DIGESTS[name], "other libraries than the pinned ones?"
 
 
-class Maker:
-    """Notes each start, and continues when the file `go` is there."""
-
-    def __init__(self, folder):
-        self.folder, self.home = folder, folder / "home"
-
-    def make(self, home):
-        with open(self.folder / "starts", "a") as file:
+def start_maker(folder):
+    """Start a process that makes folder/home: it notes its start, and continues when the file `go` is there."""
+    def make(home):
+        with open(folder / "starts", "a") as file:
             file.write("start\n")
         (home / "half").touch()
-        while not (self.folder / "go").exists():
+        while not (folder / "go").exists():
             time.sleep(0.01)
         (home / "whole").touch()
 
-    def start(self):
-        worker = multiprocessing.get_context("fork").Process(
-            target=locks.make_folder_once, args=(self.home, "testing", self.make), daemon=True)
-        worker.start()
-        return worker
+    worker = multiprocessing.get_context("fork").Process(
+        target=atomic.make_folder_once, args=(folder / "home", "testing", make), daemon=True)
+    worker.start()
+    return worker
 
 
-def test_one_process_makes_it_and_the_others_wait_and_say_so_even_if_an_earlier_one_was_killed(
-        tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(locks, "PATIENCE", 0.05)
-    maker = Maker(tmp_path)
-    killed = maker.start()
+def test_one_process_makes_it_and_the_others_wait_even_if_an_earlier_one_was_killed(tmp_path):
+    killed = start_maker(tmp_path)
     while not list(tmp_path.glob(".home.*.part/half")):
         assert killed.is_alive()
     killed.kill()
     killed.join()
-    assert not maker.home.exists()
-    workers = [maker.start() for _ in range(3)]
-    said = ""
-    while said.count("waiting for another process, which is testing") < 2:
-        assert all(worker.is_alive() for worker in workers)
-        said += capfd.readouterr().err
+    assert not (tmp_path / "home").exists()
+    workers = [start_maker(tmp_path) for _ in range(3)]
     (tmp_path / "go").touch()
     for worker in workers:
         worker.join(30)
     assert [worker.exitcode for worker in workers] == [0, 0, 0]
-    assert {path.name for path in maker.home.iterdir()} == {"half", "whole"}
+    assert {path.name for path in (tmp_path / "home").iterdir()} == {"half", "whole"}
     assert (tmp_path / "starts").read_text() == "start\nstart\n"
     assert not list(tmp_path.glob(".*.part")), "what the killed one left is removed"

@@ -19,8 +19,7 @@ import numpy as np
 
 from labs import exercises
 from labs.exercises import child, code_tasks
-from labs.measure import throughput
-from labs.results import records
+from labs.results import run_record
 from labs.run import catalogue
 from tests.exercises.solved import solution
 
@@ -41,15 +40,13 @@ def made(lab: str, size: int = 1, images_per_sec: float = 100.0, *, epochs: int 
     for row, score in zip(history, scores, strict=False):
         row |= {"val_accuracy": score, "val_loss": 2 - score, "val_seconds": 1.5}
     return {
-        "format": records.FORMAT, "lab": definition.name, "run": f"run{number:04d}-w{size}",
+        "format": run_record.FORMAT, "lab": definition.name, "run": f"run{number:04d}-w{size}",
         "started": f"2026-01-01T00:00:{number:04d}", "config": settings,
         "layout": {"size": size, "local_size": size, "nodes": 1, "hosts": ["node"] * size, "threads": 1, "gpus": 0,
                    "backend": "MPI" if size > 1 else "none", "global_batch_size": together} | (layout or {}),
         "versions": {}, "machine": {}, "history": history,
-        "timings": {"total_seconds": 9 + sum(row["train_seconds"] for row in history),
-                    "first_epoch_seconds": history[0]["train_seconds"] if history else None,
-                    "images_per_sec": throughput.images_per_sec(history),
-                    "seconds_per_epoch": throughput.seconds_per_epoch(history)},
+        "timings": {"total_seconds": 9 + sum(row["train_seconds"] for row in history)}
+        | run_record.epoch_timings(history),
         "metrics": {"test_accuracy": 0.9} | (metrics or {}), "tables": tables or {},
     }
 
@@ -168,8 +165,8 @@ def grade_here(task: str, function: Callable, seed: int = 0) -> str:
         return child.loads(child.answer_call(function, copy.deepcopy(args)))
 
     entry = exercises.entries(task[:5])[task]
-    return entry.grade(code_tasks.StudentFunction(task[6:], entry.arguments, ask, np.random.default_rng(seed), ask,
-                                                  function.__doc__ or ""))
+    return entry.grade(code_tasks.StudentFunction(task[6:], entry.arguments, lambda number: ask,
+                                                  np.random.default_rng(seed), function.__doc__ or ""))
 
 
 def cell(source: str, **names: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import pytest
 from labs import exercises, lab10_caltech
 from labs.exercises import grading, judged, selecting
 from labs.lint import rules, tables
-from labs.run import catalogue, command_line, options
+from labs.run import catalogue, command_line, fields
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
 from tests.exercises import planted
@@ -71,53 +71,46 @@ def test_a_mistake_is_named_and_the_figure_is_not(question, answer, hint, result
 
 
 @with_solutions
-def test_an_answer_is_judged_as_labs_grade_reads_it(results_root, capsys):
-    """The keys of an answer have become text in JSON, and numbers again."""
+def test_answers_are_shown_and_an_unknown_question_is_refused(results_root, capsys):
     right = solution("lab04.q1")(exercises.runs("lab04.q1", results_root))
-    for key in (str, int, np.int64):
+    for key in (str, np.int64):  # `labs grade` reads both from JSON.
         exercises.check("lab04.q1", {key(batch): np.float64(value) for batch, value in right.items()}, results_root)
-    for question, problem in {"lab04.q9": r"question '.*'; there are: lab04\.q1, .*lab04\.bug$",
-                              "lab77.q1": r"lab 'lab77'"}.items():
-        with pytest.raises(LabError, match=f"^unknown {problem}"):
-            exercises.check(question, 1)
+    with pytest.raises(LabError, match=r"^unknown question '.*'; there are: lab04\.q1, .*lab04\.bug$"):
+        exercises.check("lab04.q9", 1)
     capsys.readouterr()
-    exercises.show({"lab02.q1": 2.3, "lab02.q2": None, "lab02.q3": 31.25, "lab06.q2": 1}, results_root)
-    assert re.findall(r"(?m)^lab\d\d\.q\d: (\S+)", capsys.readouterr().out) == ["right:", "no", "31.25", "the"]
+    exercises.show({"lab02.q1": 2.3, "lab02.q2": None, "lab02.q3": 31.25}, results_root)
+    assert re.findall(r"(?m)^lab\d\d\.q\d: (\S+)", capsys.readouterr().out) == ["right:", "no", "31.25"]
 
 
 def test_a_real_run_of_lab_10_is_graded(tmp_path):
     """The real runs of the other labs are graded where they are made, in tests/labs."""
-    lab10_caltech.run(lab10_caltech.Config(epochs=2), options.Options(results=tmp_path))
+    lab10_caltech.run(lab10_caltech.Config(epochs=2), fields.Options(results=tmp_path))
     solved(*QUESTIONS["lab10_caltech"], results_root=tmp_path)
 
 
 def test_a_grader_says_what_lint_says_of_a_disturbed_record(tmp_path, capsys):
     one, two = planted.made("lab02", epochs=4), planted.made("lab02", 4, 350, epochs=4)
-    exercises.check("lab02.q1", 3.5, planted.write(tmp_path / "quiet", one, two))
     two["history"][2]["train_seconds"] *= 1.6
-    assert "Disturbed" not in capsys.readouterr().out
-    root = planted.write(tmp_path / "busy", one, two)
+    root = planted.write(tmp_path, one, two)
+    exercises.check("lab02.q3", 8, root)
+    assert "Disturbed" not in capsys.readouterr().out, "a number of steps is what it is on a busy machine"
     (finding,) = rules.judge(tables.from_records([one, two]))
     exercises.check("lab02.q1", 3.5, root)
     assert finding.text.partition(": ")[2] in capsys.readouterr().out
     with pytest.raises(AssertionError, match=r"is not right: .*Disturbed: .*Measure again"):
         exercises.check("lab02.q1", 4, root)
-    exercises.check("lab02.q3", 8, root)
-    assert "Disturbed" not in capsys.readouterr().out, "a number of steps is what it is on a busy machine"
 
 
 def pair(*runs, **how) -> list[str]:
     return [run["run"] for run in selecting.pair_with_one_worker("nothing", **how)(runs)]
 
 
-def test_runs_are_compared_with_one_worker_of_the_same_settings(tmp_path):
+def test_runs_are_compared_with_one_worker_of_the_same_settings():
     one, other = planted.made("lab02"), planted.made("lab02", base_lr=0.1)
     slow = planted.made("lab02", layout={"threads": 2})
     many, again = planted.made("lab02", 4, seed=2), planted.made("lab02", 4)
     assert pair(one, other, slow, many) == [one["run"], many["run"]]
     assert pair(one, many, again)[1] == again["run"], "the newest"
-    with pytest.raises(AssertionError, match="no record yet of one worker and of several with the same"):
-        pair(other, slow, many)
     on_gpus = planted.made("lab02", 4, layout={"gpus": 4})
     assert pair(slow, on_gpus)[0] == slow["run"], "threads do not matter there"
     one, small = planted.made("lab04", batch_size=64), planted.made("lab04", batch_size=16)
@@ -137,41 +130,29 @@ def test_a_page_asks_the_lab_s_questions_and_judges_its_guesses(lab):
     assert len(guesses) == len(re.findall(r"judged\((?:guess|mine)", source)) >= 6
 
 
-def test_without_the_solutions_and_without_tensorflow(tmp_path, results_root):
+def test_graders_need_neither_solutions_nor_tensorflow_nor_plots(tmp_path, results_root):
     shutil.copytree(ROOT / "labs", tmp_path / "labs", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "try.py").write_text(
-        "import sys\nfrom labs import exercises\nfrom labs.run import catalogue\n"
-        "exercises.check('lab02.q1', 2.3)\n"
-        "for lab in catalogue.lab_names():\n"
-        "    [exercises.runs(name) for name in exercises.entries(lab) if '.q' in name]\n"
-        "assert 'tensorflow' not in sys.modules\n")
+        "import sys\nsys.modules |= dict.fromkeys(('tensorflow', 'matplotlib', 'keras', 'horovod', 'solutions'))\n"
+        "from labs import exercises\nexercises.check('lab02.q1', 2.3)\n"
+        f"for lab in {LABS}:\n    [exercises.runs(name) for name in exercises.entries(lab)]\n")
     environment = {"LABS_RESULTS": str(results_root), "PYTHONPATH": str(tmp_path), "PATH": ""}
-    done = subprocess.run([sys.executable, "try.py"], cwd=tmp_path, env=environment, capture_output=True, text=True,
-                          check=False)
-    assert done.returncode == 0, done.stderr
-    assert "lab02.q1: right: " in done.stdout
-
-
-NO_NUMBER = "the answer must be a number, such as 0.67 or 18760, not"
+    subprocess.run([sys.executable, "try.py"], cwd=tmp_path, env=environment, check=True)
 
 
 @pytest.mark.parametrize(("guess", "right", "tolerance", "verdict"), [
-    (None, 1.53, {"within": 0.1}, "None"),
     ({"a": None}, {"a": 1}, {}, "{'a': None}"),
     (1.5, np.float64(1.53), {"within": 0.1}, "1.5: right: 1.53 (within 10% is right)"),
     (0.5, 1.53, {"within": 0.1}, "0.5: not quite: 1.53 (within 10% is right)"),
     (" Ring", "ring", {}, "' Ring': right"),
-    ("tree", "ring", {}, "'tree': not quite: 'ring'"),
     (True, np.True_, {}, "True: right"),
     (1, True, {}, "1: not quite: True"),
     ((1, 1, 2), [1, 1, 2], {}, "(1, 1, 2): right"),
     ([[4, 6]], [[4, 6], [4, 6]], {}, "[[4, 6]]: not quite: [[4, 6], [4, 6]]"),
     ({"a": 2, "b": None}, {"a": 2, "b": 3}, {}, "{'a': 2, 'b': None}: incomplete: {'a': 2, 'b': 3}"),
     (128, {32, 128}, {}, "128: right"),
-    ("67%", 0.67, {}, f"'67%': {NO_NUMBER} '67%'"),
-    ((18, 760), 18_760, {}, f"(18, 760): {NO_NUMBER} (18, 760)"),
-    ({"steps": "18,760"}, {"steps": 18_760}, {}, f"{{'steps': '18,760'}}: {NO_NUMBER} '18,760'"),
-    ("about equal", 2, {}, "'about equal': not quite: 2"),
+    ("67%", 0.67, {}, "'67%': the answer must be a number, such as 0.67 or 18760, not '67%'"),
+    ((18, 760), 18_760, {}, "(18, 760): the answer must be a number, such as 0.67 or 18760, not (18, 760)"),
 ])
 def test_a_guess_is_judged(guess, right, tolerance, verdict):
     assert judged(guess, right, **tolerance) == verdict

@@ -3,14 +3,12 @@
 import hashlib
 import json
 import os
-import re
 import zipfile
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from labs import exercises
 from labs.cli import commands
 from labs.exercises import hand_ins
 from labs.results import reference
@@ -46,23 +44,19 @@ def test_a_hand_in_is_read_and_a_damaged_record_is_named(tmp_path):
 
 
 REFUSED = {
-    "no manifest": (lambda path: rezipped(path, {"answers.json": "{}"}), "no manifest.json"),
     "two": (lambda path: rezipped(path, {"a/manifest.json": "", "b/manifest.json": ""}), "two files manifest.json"),
     "changed": (lambda path: zipped(path, FILES | {"answers.json": "{}"}, FILES), "is missing, or was changed"),
     "missing": (lambda path: zipped(path, {}, {"answers.json": ""}), "is missing, or was changed"),
     "outside": (lambda path: zipped(path, {"../answers.json": ""}), "Invalid enum"),
     "a student that is a formula": (lambda path: zipped(path, student="=cmd"), "matching regex"),
-    "another format": (lambda path: zipped(path, format=1), "Invalid enum value 1"),
     "nested answers": (lambda path: zipped(path, {"answers.json": "[" * 100_000}), "recursion"),
     "an answer that is a list": (lambda path: zipped(path, {"answers.json": '{"lab04.q1": []}'}), "does not hold what"),
-    "a bomb": (lambda path: zipped(path, {"records.jsonl": "0" * (33 << 20)}), "larger than 32 MiB together"),
-    "a bomb in two": (lambda path: zipped(path, dict.fromkeys(("answers.json", "records.jsonl"), " " * (17 << 20))),
-                      "larger than 32 MiB together"),
+    "a bomb": (lambda path: zipped(path, dict.fromkeys(("answers.json", "records.jsonl"), " " * (17 << 20))),
+               "larger than 32 MiB together"),
     "a million lines": (lambda path: zipped(path, {"records.jsonl": "\n" * 10**6}), "more than 1,000 lines"),
     "a bomb of bzip2": (lambda path: rezipped(path, {"a/manifest.json": "0"}, zipfile.ZIP_BZIP2),
                         "is not compressed by deflate"),
     "truncated": (lambda path: path.write_bytes(zipped(path).read_bytes()[:-30]), "not a zip file"),
-    "another file": (lambda path: path.write_bytes(b"Rar!"), "not a zip file"),
     "a device": (lambda path: path.symlink_to("/dev/zero"), "not a regular file"),
 }
 
@@ -85,21 +79,11 @@ CELLS = ["import os\nimport numpy as np\nfrom labs import exercises\n\nTWO, part
          "%cd -q ..\nexercises.show({'lab04.bug': {'symptom': 'it never ends', 'line': 17}})"]
 
 
-def hand_in(capsys, folder):
-    """Return what `labs handin` packs and prints."""
-    commands.dispatch(["handin", "lab04", "--output", str(folder)])
-    return hand_ins.read(folder / "lab04_speedup-s1234.zip"), " ".join(capsys.readouterr().out.split())
-
-
 @with_solutions
 def test_what_a_page_has_judged_is_packed_and_what_is_missing_is_said(work, tmp_path, capsys, monkeypatch):
-    records = [record | {"student": "s1234"} for record in planted.of("lab04")]
-    planted.write(tmp_path / "results", *records)
+    planted.write(tmp_path / "results", *[record | {"student": "s1234"} for record in planted.of("lab04")])
     monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "results"))
     monkeypatch.setenv("LABS_STUDENT", "s1234")
-    packed, out = hand_in(capsys, tmp_path)
-    assert (packed.answers, packed.notebook) == ({}, {})
-    assert "no such notebook; `labs notebook` makes it" in out
     page = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
     (work / "homework.ipynb").write_text(nbformat.writes(page))
     NotebookClient(page, kernel_name="python3", resources={"metadata": {"path": str(work)}}).execute()
@@ -108,24 +92,22 @@ def test_what_a_page_has_judged_is_packed_and_what_is_missing_is_said(work, tmp_
     assert "lab04.excess: right: " in judged
     assert needs == ("lab04.excess: this cell needs `TWO`, which it does not define: define it in this cell; "
                      "not kept: the hand-in has your earlier cell\n")
-    packed, out = hand_in(capsys, tmp_path)
+    commands.dispatch(["handin", "lab04", "--output", str(tmp_path)])
+    packed, out = hand_ins.read(tmp_path / "lab04_speedup-s1234.zip"), capsys.readouterr().out
     saved = {name: answer.get("cell", answer.get("answer")) for name, answer in packed.answers.items()}
     assert saved == {"lab04.q1": {16: 1.5, 64: 2}, "lab04.bug": {"symptom": "it never ends", "line": 17},
                      "lab04.excess": CELLS[1] + "\n"}, "wrong ones, too, and the text of the cell"
     assert set(packed.answers["lab04.q1"]["runs"]) <= {record["run"] for record in packed.records}
     assert packed.notebook == json.loads((work / "lab04_speedup.ipynb").read_text(encoding="utf-8-sig"))
-    assert "lab04.q2: no answer" in out
-    assert "homework.ipynb: a notebook of lab04_speedup that is not packed" in out
-    assert not re.search("have not run|without your id|older than|LABS_STUDENT", out)
+    assert [line.partition(": ")[0].split("/")[-1] for line in out.partition("missing:\n")[2].splitlines()] == [
+        "  lab04.q2", "  lab04.q3", "  lab04.q4", "  lab04.efficiency", "homework.ipynb"]
     monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "none"))
-    monkeypatch.setenv("LABS_STUDENT", "s1")
-    exercises.show({"lab04.bug": {"symptom": "it never ends", "line": 17}})
-    monkeypatch.setenv("LABS_STUDENT", "s1234")
     (work / "lab04_speedup.ipynb").write_bytes((work / "homework.ipynb").read_bytes())
     os.utime(work / "lab04_speedup.ipynb", (0, 0))
-    _, out = hand_in(capsys, tmp_path)
-    for missing in ("5 of 5 cells have not run", "lab04.bug: LABS_STUDENT was not s1234 when its cell ran",
-                    "older than your last answer; save the notebook", f"no record of lab04_speedup in {tmp_path}/none"):
+    commands.dispatch(["handin", "lab04", "--output", str(tmp_path)])
+    out = capsys.readouterr().out
+    for missing in ("5 of 5 cells have not run", "older than your last answer; save the notebook",
+                    f"no record of lab04_speedup in {tmp_path}/none"):
         assert missing in out
 
 

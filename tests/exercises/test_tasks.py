@@ -31,12 +31,12 @@ def test_a_solution_passes_and_a_table_of_another_students_answers_does_not(task
     answers: dict[str, Any] = {}
 
     def remember(*args):
-        return answers.setdefault(repr(args), solution(task)(*args)) if len(answers) < most else answers[repr(args)]
+        return answers[repr(args)] if answers.get("full") else answers.setdefault(repr(args), solution(task)(*args))
 
-    remember.__doc__, most = solution(task).__doc__, math.inf
+    remember.__doc__ = solution(task).__doc__
     for seed in range(1, 9):
         planted.grade_here(task, remember, seed)
-    most = 0
+    answers["full"] = True
     with pytest.raises(AssertionError, match="KeyError"):
         planted.grade_here(task, remember, 9)
 
@@ -84,22 +84,21 @@ def test_whatever_a_function_returns_a_grader_gets_an_assertion(task):
 # The cell that defines a function, run alone in a fresh process.
 
 EXCESS = "def excess(one, many, n):\n    return {k: %s for k in one}\n"
-BEST = "def select(validation, test):\n    best = validation.index(max(validation))\n    return %s\n"
 REST = "def rest(order, seen, rank, size):\n    return %s\n"
-SUBSET = ("def subset(name, test_split, validation_split, seed):\n    point = %s\n    if point < test_split:\n"
-          "        return 'test'\n    return 'validation' if point < test_split + (1 - test_split) * validation_split "
-          "else 'training'\n")
 HELPERS = """
 import dataclasses, functools, pickle, sys
 from collections import namedtuple
+from fractions import Fraction
+import pandas as pd
 from labs import exercises, lab04_speedup as lab
-from labs.pages import laws
 get_ipython().run_line_magic('matplotlib', 'inline')
 n, EPS, INF, OPS = 'taken', np.finfo(float).eps, math.inf, {'minus': lambda a, b: a - b}
+rng = np.random.default_rng(0)
 part = functools.partial(lambda p, s, n: p * s / n, 1)
 open('mine.py', 'w').write('ideal = lambda t: t')
 sys.path.insert(0, '.')
 from mine import ideal
+Named = namedtuple('Named', 'value')
 class Ledger:
     def __init__(self, seconds): self.seconds = seconds
     def __call__(self, n): return part(ideal(self.seconds), n)
@@ -109,82 +108,52 @@ class Pair:
     one: float
 def excess(one, many, n):
     pairs = {k: pickle.loads(pickle.dumps(Pair(many[k], Ledger(one[k])(n)))) for k in one}
-    return {k: math.fsum([OPS['minus'](pair.many, pair.one), 0 * EPS]) for k, pair in pairs.items()}
+    values = {k: math.fsum([OPS['minus'](pair.many, pair.one), 0 * EPS * rng.normal()]) for k, pair in pairs.items()}
+    return pd.Series({k: Named(Fraction(value)).value for k, value in values.items()}).to_dict()
 exercises.show({"lab04.excess": excess})
 """
-RIGHT = {
-    "helpers of all kinds": ("lab04.excess", HELPERS),
-    "a generator of numbers": ("lab04.efficiency", """rng = np.random.default_rng(0)
-def efficiency(images_per_sec_1, images_per_sec_n, n):
-    if min(len(images_per_sec_1), len(images_per_sec_n)) < 2:
-        raise ValueError("two repeats")
-    one, many = np.asarray(images_per_sec_1), np.asarray(images_per_sec_n)
-    draws = [rng.choice(many, len(many)).mean() / rng.choice(one, len(one)).mean() / n for _ in range(4000)]
-    return many.mean() / one.mean() / n, *np.percentile(draws, [2.5, 97.5])
-"""),
-    "a named tuple and a fraction": ("lab10.select", "from collections import namedtuple\n"
-                                     "from fractions import Fraction\n"
-                                     "Choice = namedtuple('Choice', 'index share')\n"
-                                     + BEST % "Choice(best, Fraction(test[best]))"),
-    "a Series": ("lab12.rest", "import pandas as pd\n" + REST % "pd.Series(order[seen:], dtype=int).iloc[rank::size]"),
-}
 NEEDS = "this cell needs `%s`, which it does not define: define it in this cell"
-WRONG_CELLS = {
+CELLS = {
+    "helpers of all kinds": ("lab04.excess", HELPERS, "^$"),
+    "a Series": ("lab12.rest", "import pandas as pd\n" + REST % "pd.Series(order[seen:], dtype=int).iloc[rank::size]",
+                 "^$"),
     "a name of another cell": ("lab04.efficiency", "def efficiency(one, many, n):\n    return rng.normal()\n",
                                NEEDS % "rng"),
     "a name at once": ("lab04.excess", "part = INF\n" + EXCESS % "one[k]", NEEDS % "INF"),
     "a module beside the notebook": ("lab04.excess", "import mine\n" + EXCESS % "one[k]",
                                      "imports `mine`, which is not installed"),
     "another function alone": ("lab04.excess", "mine = lambda one, many, n: {}\n", NEEDS % "excess"),
-    "the grader": ("lab10.subset", "from labs.exercises.lab10_caltech import QUESTIONS\n"
-                   "subset = lambda *args: QUESTIONS(*args)\n", NEEDS % "QUESTIONS"),
-    "the kit in the function": ("lab10.select", BEST % "__import__('solutions.lab10_caltech').select()",
-                                "imports `solutions.lab10_caltech`, which is not inst"),
-    "hash()": ("lab10.subset", SUBSET % "hash(f'{seed}/{name}') % 100000 / 100000", "in another process this image is"),
+    "the grader": ("lab12.rest", REST % "__import__('solutions.lab12_elastic').rest()", "imports `solutions.lab12"),
+    "hash()": ("lab10.subset", "def subset(name, test_split, validation_split, seed):\n"
+               "    point = hash(f'{seed}/{name}') % 100000 / 100000\n    if point < test_split:\n"
+               "        return 'test'\n"
+               "    held = test_split + (1 - test_split) * validation_split\n"
+               "    return 'validation' if point < held else 'training'\n", "in another process this image is"),
     "the order of a set": ("lab02.shard", "def shard(indices, rank, size, epoch, seed):\n"
                            "    texts = sorted({str(i) for i in indices}, key=lambda t: hash((t, epoch, seed)))\n"
                            "    texts += texts[:-len(texts) % size]\n    return [int(t) for t in texts[rank::size]]\n",
                            "in another process the same call returned something else"),
-    "a signal": ("lab12.rest", "import os\n" + REST % "os.kill(os.getpid(), 11)", r"its process \(signal 11\)"),
+    "a signal": ("lab12.rest", "import os\n" + REST % "os.kill(os.getpid(), 11)", "it ended its process"),
     "an endless loop": ("lab12.rest", "def rest(*args):\n    while True: pass\n", "it had not ended after 3 s"),
     "an escape sequence": ("lab12.rest", "def rest(*args):\n    raise ValueError('\\x1b[2J' * 10**6)\n",
-                           r"raised ValueError: (\\x1b\[2J)+.{,8}\.\.\.$"),
+                           r"raised ValueError: (\\x1b\[2J)+"),
     "memory": ("lab12.rest", "def rest(*args):\n    return bytearray(1 << 33)\n", "raised MemoryError"),
-    "a large answer": ("lab12.rest", "def rest(*args):\n    return 'x' * (2 << 20)\n", "it returned more than 1 MiB"),
+    "a large answer": ("lab12.rest", "def rest(*args):\n    return 'x' * (2 << 20)\n", "or returned too much"),
 }
 
 
-def verdict(task: str, cell: str) -> str:
-    """Return what is wrong with the function of a cell; "" if it is right."""
+@pytest.mark.parametrize("name", CELLS)
+def test_a_cell_that_runs_alone_is_right_and_others_get_one_line_with_the_reason(name, monkeypatch):
+    task, cell, reason = CELLS[name]
+    monkeypatch.setattr(fresh_process, "SECONDS", 3 if "while" in cell else 30)
+    said = ""
     try:
         exercises.grade(task, cell, [], "s1")
     except AssertionError as wrong:
-        return str(wrong)
-    return ""
-
-
-@pytest.mark.parametrize("name", RIGHT)
-def test_a_cell_that_runs_alone_is_right(name):
-    assert not verdict(*RIGHT[name])
-
-
-@pytest.mark.parametrize("name", WRONG_CELLS)
-def test_a_cell_that_needs_more_or_does_not_answer_gets_one_line_with_the_reason(name, monkeypatch):
-    task, cell, reason = WRONG_CELLS[name]
-    monkeypatch.setattr(fresh_process, "SECONDS", 3 if "while" in cell else 30)
-    said = verdict(task, cell)
+        said = str(wrong)
     assert re.search(reason, said), said
     assert len(said) < 1000
     assert said.isprintable()
-
-
-@pytest.mark.parametrize("cell", [
-    "def rest(a):\n    return 1\n", "rest = lambda: 3\n", "@same\ndef rest(a):\n    return 1\n",
-    "import functools\nrest = functools.partial(lambda x, y: 1, 2)\n",
-    "class R:\n    def __call__(self, a):\n        return a\nrest = R()\n"])
-def test_the_cell_of_a_function_is_that_which_defines_it(cell):
-    same = planted.cell("import functools\nsame = lambda f: functools.wraps(f)(lambda *a: f(*a))\n")["same"]
-    assert fresh_process.find_cell(planted.cell(cell, same=same)["rest"], "rest", "a") == cell
 
 
 def test_a_function_that_the_cell_does_not_give_is_not_judged_as_another():
@@ -202,19 +171,11 @@ def test_the_page_has_the_task_and_has_run_it(task):
     (cell,) = [each for each in committed.cells(catalogue.resolve(task[:5]))
                if f'exercises.show({{"{task}": {name}}})' in "".join(each["source"])]
     assert "".join(cell["outputs"][0]["text"]).startswith(f"{task}: no answer yet")
-    source = "".join(cell["source"])
     if arguments:
+        source = "".join(cell["source"])
         assert re.search(rf'def {name}\({arguments}\):\n    """.*\n    \.\.\.  # YOUR CODE\n', source, re.DOTALL)
         assert max(map(len, source.splitlines())) <= 79, "a longer line is cut at the edge of the page"
         assert list(inspect.signature(solution(task)).parameters) == arguments.split(", ")
-
-
-def complaint(task: str, answer: Any) -> str:
-    try:
-        exercises.check(task, answer)
-    except AssertionError as wrong:
-        return str(wrong)
-    return ""
 
 
 @with_solutions
@@ -223,17 +184,18 @@ def test_every_other_line_and_symptom_of_the_page_is_refused_with_a_reason(task)
     (text,) = ["".join(cell["source"]) for cell in committed.cells(catalogue.resolve(task[:5]))
                if "".join(cell["source"]).startswith("### Find the bug")]
     symptoms = re.search(r"What is the symptom \((.*?)\), and", text)[1].replace('`"', '"').replace('"`', '"')
-    lines = re.search(r"which line causes it \((.*?)\)", text)[1].split(", ")
-    right = solution(task)
-    for symptom in re.findall(r'"([^"]+)"', symptoms):
-        refused = re.search(r"symptom: .* is not right: \w.{20,}", complaint(task, right | {"symptom": symptom}))
-        assert bool(refused) == (symptom != right["symptom"])
-    for line in lines:
-        for form in (line, int(line), f"Line {line}"):
-            refused = re.search(r"line: .* is not right: \w.{20,}", complaint(task, right | {"line": form}))
-            assert bool(refused) == (f"line {line}" != right["line"])
+    lines, right = re.search(r"which line causes it \((.*?)\)", text)[1].split(", "), solution(task)
+    others = [right | {"symptom": symptom} for symptom in re.findall(r'"([^"]+)"', symptoms)]
+    others += [right | {"line": form} for line in lines for form in (line, int(line), f"Line {line}")]
     assert len(lines) == 5
-    assert complaint(task, "line 1").endswith("the answer is {'symptom': ..., 'line': ...}, not 'line 1'")
+    for answer in others:
+        if answer["symptom"] == right["symptom"] and f"line {answer['line']}".endswith(right["line"][-2:]):
+            exercises.check(task, answer)
+        else:
+            with pytest.raises(AssertionError, match=r"(symptom|line): .* is not right: \w.{20,}"):
+                exercises.check(task, answer)
+    with pytest.raises(AssertionError, match=r"the answer is {'symptom': \.\.\., 'line': \.\.\.}, not 'line 1'$"):
+        exercises.check(task, "line 1")
 
 
 # For instructors: the rubric, agendas and exam questions.

@@ -30,10 +30,10 @@ exercises.show({"lab02.step": step})
 EXCHANGE = "gradients = [hvd.allreduce(gradient) for gradient in gradients]"
 MISTAKES = {
     "no exchange": (EXCHANGE, "pass", "hold different weights"),
-    "an error": (EXCHANGE, "gradients = gradients[99]", r"rank \d of two raised IndexError"),
-    "a name of another cell": (EXCHANGE, "gradients = average(gradients)", "this cell needs `average`, which it"),
+    "an error": (EXCHANGE, "gradients = gradients[99]", r"rank \d on \S+: IndexError"),
+    "a sum": ("hvd.allreduce(gradient)", "hvd.allreduce(gradient, op=hvd.Sum)", "one worker that trains on all"),
     "another order": (EXCHANGE, "_ = hvd.rank() or hvd.allreduce(loss)\n    hvd.broadcast(loss, root_rank=0)",
-                      "a rank waits in a collective that the other never calls"),
+                      r"rank \d on \S+: waited at .* for another rank"),
 }
 
 

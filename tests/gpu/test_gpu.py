@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from labs.results import records, scaling
-from labs.run import mpirun
+from labs.run import resources
 
-GPUS = mpirun.visible_gpus()
+GPUS = len(resources.gpus())
 WORKERS = max(2, GPUS)
 """One worker per GPU; on a single GPU two share it, so that NCCL is tested there, too."""
 TRAININGS = {

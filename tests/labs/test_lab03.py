@@ -5,21 +5,10 @@ import dataclasses
 import pytest
 
 from labs import lab03_lr_scaling as lab
-from labs.pages import lab03 as page
 from labs.run import local
 from tests.exercises.solved import solved
 
 DEMO = lab.PRESETS["demo"]
-
-
-@pytest.mark.slow
-def test_the_study_records_a_row_per_setting_and_the_miss():
-    record = lab.run(dataclasses.replace(lab.PRESETS["rules"], images=512, epochs=1, decay_epoch=0))
-    rows, miss = record["tables"]["settings"], record["tables"]["miss"]
-    assert [row["updates"] for row in rows if row["scaling"] == "none"] == [64, 32, 16, 8, 4, 2]
-    assert {row["epochs"] for row in miss} == {0, 1}
-    assert all(row["miss"] < 1e-5 for row in miss if row["k"] == 1)
-    assert page.study_table([record], "rules", "sgd")["rule"].nunique() == 5
 
 
 @pytest.mark.workers

@@ -2,13 +2,11 @@
 
 import dataclasses
 
-import numpy as np
 import pytest
 
 from labs import lab04_speedup as lab
 from labs.run import local
 from tests.exercises.solved import solved
-from tests.measure.test_throughput import Slow
 
 TINY = dataclasses.replace(lab.PRESETS["demo"], images=128, epochs=2)
 
@@ -24,23 +22,3 @@ def test_the_ledger_of_two_workers_sums_to_the_epoch():
     assert parts["ledger_compute_seconds"] > 0
     assert record["metrics"]["gradient_bytes"] == 4 * 308_826
     solved("lab04.q4")
-
-
-@pytest.mark.slow
-@pytest.mark.alone
-def test_a_slow_input_is_found_as_input():
-    import tensorflow as tf
-
-    from labs import training
-    from labs.datasets.splits import Subset
-    from labs.results import ledger
-
-    layers = tf.keras.layers
-    model = tf.keras.Sequential([layers.Input((32, 32, 3), dtype="uint8"), layers.Rescaling(1 / 255), layers.Flatten(),
-                                 layers.Dense(10, activation="softmax")])
-    train = Subset(Slow((64, 32, 32, 3), 0.0075), np.zeros(64, np.int64), np.arange(64))
-    with training.start(dataclasses.replace(TINY, threads=0)) as job:
-        history = training.fit(job, model, tf.keras.optimizers.SGD(0.01), train, batch_size=4, epochs=2)
-        times, _ = ledger.measure(job, model, train, history, batch_size=4)
-    assert 0.6 < times["ledger_input_seconds"] / (0.03 * history[1]["steps"]) < 1.2
-    assert times["ledger_compute_seconds"] < 0.5 * times["ledger_input_seconds"]

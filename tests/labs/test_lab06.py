@@ -10,7 +10,6 @@ from labs.run import local, resources
 from tests.exercises.solved import solved
 
 TINY = dataclasses.replace(lab.PRESETS["demo"], depth=5, width=4, images=32, image_size=32, batch_size=16, epochs=2)
-LARGE = dataclasses.replace(TINY, depth=12, width=16, batch_size=128)
 
 
 @pytest.mark.workers
@@ -24,20 +23,16 @@ def test_two_workers_train_in_pieces_and_what_does_not_fit_is_a_record(capsys):
     solved("lab06.q1", "lab06.q2")
     small = local.run(lab, dataclasses.replace(TINY, memory_limit_mb=100), workers=2, oversubscribe=True)
     assert "does not fit: more than 100 MiB" in capsys.readouterr().out
-    assert small["history"] == []
-    assert not small["metrics"]["fits"]
+    assert (small["history"], small["metrics"]["fits"]) == ([], False)
     assert small["metrics"]["parameters"] == record["metrics"]["parameters"] == lab.parameters(TINY)
 
 
 @pytest.mark.slow
 def test_the_search_finds_the_largest_batch():
-    fits = dataclasses.replace(LARGE, depth=4, batch_size=200, threads=0)
+    fits = dataclasses.replace(TINY, depth=4, width=16, batch_size=200, threads=0)
     limit = round(memory.probe(lab.one_step, fits, resources.cores()).peak_mb)
     record = lab.run(dataclasses.replace(fits, search="batch_size", memory_limit_mb=limit, batch_size=110))
-    trials = {row["batch_size"]: row["fits"] for row in record["tables"]["trials"]}
-    result = int(record["metrics"]["largest_batch_size"])
-    assert result == max(value for value, fits in trials.items() if fits)
+    result = record["metrics"]["largest_batch_size"]
+    assert result == max(row["batch_size"] for row in record["tables"]["trials"] if row["fits"])
     assert result == pytest.approx(200, rel=0.15)
-    above = min(value for value, fits in trials.items() if not fits)
-    assert above - result <= max(1, result / 16)
     solved("lab06.q3")

@@ -11,7 +11,7 @@ from PIL import Image
 from labs import lab10_caltech as lab
 from labs.run import local
 from labs.run.command_line import to_argv
-from labs.run.options import Options
+from labs.run.fields import Options
 from labs.run.paths import ROOT
 
 pytestmark = [pytest.mark.everyday, pytest.mark.workers]
@@ -45,13 +45,10 @@ def test_the_trained_network_can_be_used_with_and_without_the_kit(tmp_path):
     assert sum(row["images"] for row in counts) == 9  # Of 40: 24 for training, 7 for validation.
     right = sum(row["images"] for row in counts if row["class"] == row["predicted"])
     assert right / 9 == pytest.approx(record["metrics"]["test_accuracy"])
-    assert "".join(row["right"] for row in record["tables"]["right"]).count("1") == right
-
     (folder,) = (tmp_path / "results" / "lab10_caltech").iterdir()
-    pictures = [str(tmp_path / "data" / "green" / "03.png"), str(tmp_path / "data" / "red" / "07.png")]
     (lines,) = re.findall(r"```python\n(import json, keras\n.*?)```", (ROOT / "docs/use.md").read_text(), re.DOTALL)
     loaded, _, model, image, classified = lines.replace('"photo.jpg"', "path").splitlines()
     without = (f"{loaded}\nkeras.config.disable_interactive_logging()\nrun = '{folder}'\n{model}\n"
-               f"for path in {pictures}:\n    {image}\n    {classified}")
+               f"for path in ('data/green/03.png', 'data/red/07.png'):\n    {image}\n    {classified}")
     plain = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert [line for line in plain.stdout.split() if line.isalpha()] == ["green", "red"]

@@ -1,7 +1,6 @@
 """Lab 12: workers that die and join during training, and what that costs; nothing is simulated."""
 
 import dataclasses
-import itertools
 import json
 import math
 import os
@@ -19,10 +18,8 @@ from tests import listening
 from tests.exercises.solved import solved
 
 DEMO = lab.PRESETS["demo"]
-IMAGES = 1438
-"""Training images among the 1,797 embedded digits."""
-STEPS = math.ceil(IMAGES / 128)
-"""Of an epoch of two workers."""
+IMAGES = 1438  # Training images among the 1,797 embedded digits.
+STEPS = math.ceil(IMAGES / 128)  # Of an epoch of two workers.
 
 
 @pytest.mark.workers
@@ -38,14 +35,12 @@ def test_training_goes_on_with_one_worker_and_with_two_again(tmp_path):
             addresses |= listening.addresses(launcher, *launcher.children(recursive=True))
     text = (tmp_path / "output").read_text()
     assert process.returncode == 0, text
-    assert addresses
-    assert all(address.startswith("127.") for address in addresses), "none listens beyond this machine"
+    assert {address.partition(".")[0] for address in addresses} == {"127"}, "none listens beyond this machine"
     record = json.loads((tmp_path / "lab12_elastic/it/record.json").read_text())
-    events, history, tables = record["tables"]["events"], record["history"], record["tables"]
+    events, history = record["tables"]["events"], record["history"]
     assert [(event["kind"], event["size"]) for event in events] == [
         ("start", 2), ("worker lost", 1), ("worker joined", 2)]
-    lost = events[1]["steps_lost"]
-    assert 1 <= lost <= DEMO.commit_steps
+    assert 1 <= events[1]["steps_lost"] <= DEMO.commit_steps
     assert record["metrics"]["test_accuracy"] > 0.9
     assert [row["epoch"] for row in history] == list(range(1, DEMO.epochs + 1))
     assert [row["learning_rate"] for row in history] == pytest.approx([DEMO.base_lr * row["size"] for row in history])
@@ -53,10 +48,6 @@ def test_training_goes_on_with_one_worker_and_with_two_again(tmp_path):
     # The worker left in the second epoch: what was not used and committed by two is dealt to one.
     left = IMAGES - 128 * (events[1]["step"] - STEPS)
     assert f"epoch 2: {left} of {left} training images used once, by 1 worker in {math.ceil(left / 64)} steps" in text
-    reached = [row["epochs"] for row in tables["progress"]]
-    assert reached[-1] == DEMO.epochs
-    (fall,) = [before - after for before, after in itertools.pairwise(reached) if after < before]
-    assert (lost - 1) * 128 - 0.1 <= fall * IMAGES <= lost * 128 + 0.1, "the failed step is lost, but was never reached"
     solved("lab12.q3", results_root=tmp_path)
 
 
@@ -80,6 +71,5 @@ def test_the_study_of_kills_lasts_at_least_as_long_as_the_lives_that_it_draws():
     config = dataclasses.replace(DEMO, study="kills", kills=3, save_every=0.05)
     record = local.run(lab, config, 1)
     assert len(record["tables"]["kills"]) == 3
-    drawn = np.random.default_rng(config.seed).exponential(config.mean_life, config.kills)
-    assert record["metrics"]["wall_seconds"] >= drawn.sum()
-    assert 0 < record["metrics"]["wasted"] <= 1
+    lives = np.random.default_rng(config.seed).exponential(config.mean_life, config.kills)
+    assert record["metrics"]["wall_seconds"] >= lives.sum()

@@ -21,6 +21,6 @@ def test_slots_are_counted_as_mpirun_counts_them(tmp_path, monkeypatch):
     done = subprocess.run([*mpirun.command(1), "true"], env=env, capture_output=True, check=False, text=True)
     shown = (done.stdout + done.stderr).partition("ALLOCATED NODES")[2].partition("\n====")[0]
     assert [int(count) for count in re.findall(r": slots=(\d+)", shown)][-2:] == [*mpirun.host_slots().values()]
-    mpirun.check_slots(5)
+    assert mpirun.choose_workers(5, oversubscribe=False) == 5
     with pytest.raises(LabError, match="6 workers on 5 cores would wait for each other"):
-        mpirun.check_slots(6)
+        mpirun.choose_workers(6, oversubscribe=False)

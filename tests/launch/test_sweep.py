@@ -13,7 +13,6 @@ import pytest
 
 from labs import lab04_speedup as lab
 from labs.cli import commands
-from labs.results import scaling
 from labs.run.sweeps import Sweep, cells
 from tests.lint.test_lint import sound
 from tests.results.test_records import write as write_runs
@@ -91,6 +90,6 @@ def test_a_sweep_ends_with_its_speedups(tmp_path, capsys):
     write_runs(tmp_path, *records_of("weak"), sound("another", 1, 100.0) | {"lab": "lab04_speedup"})
     assert commands.dispatch(["sweep", "lab04", "--only", "weak", "--results", str(tmp_path)]) == 0
     output = capsys.readouterr().out
-    assert output.startswith(f"{scaling.TITLES['weak']}\n")
+    assert output.startswith("Speed and weak scaling: ")
     assert re.search(r"\n +32 +2 +3 +153 \[148, 159\] .* 1\.5 \[1\.4, 1\.62\]  0\.752 \[0\.7, 0\.809\]\n", output)
     assert "12 of 12 runs done" in output

@@ -1,16 +1,12 @@
-"""The arithmetic of bandwidths, and of the interval of a median."""
+"""Sizes of messages, and the interval of a median."""
 
 import numpy as np
 import pytest
 
-from labs.measure import collectives, wire
+from labs.measure import collectives
 
 
-def test_bandwidths_and_bytes_are_those_of_a_ring():
-    factors = {"allreduce": [0, 1, 1.5, 1.75], "broadcast": [1, 1, 1, 1], "allgather": [0, 0.5, 0.75, 0.875]}
-    for collective, known in factors.items():
-        assert [collectives.busbw_factor(collective, size) for size in (1, 2, 4, 8)] == known
-    assert [wire.predicted(1000, size) for size in (1, 2, 4)] == [0, 2000, 6000]
+def test_message_sizes_are_powers_of_4_up_to_the_largest():
     assert collectives.message_sizes(256 * 2**20) == [4**power for power in range(1, 15)]
 
 

@@ -1,4 +1,4 @@
-"""Networks are the published ones; ages are ages; noise, error and recomputed gradients of the denoiser are right."""
+"""Networks are the published ones; noise, error and recomputed gradients of the denoiser are right."""
 
 import dataclasses
 
@@ -21,12 +21,6 @@ def images(count: int, side: int) -> np.ndarray:
 
 
 @pytest.mark.slow
-def test_transformer_and_denoiser_have_their_published_sizes():
-    assert vit(224, 1000, 768, 12, 12).count_params() == 86_567_656
-    assert denoiser(16, depth=17, width=64).count_params() == 557_443
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_age_networks_are_the_published_ones(name):
     """One number takes the place of 1000 classes: each class has a weight per feature and a bias."""
@@ -35,7 +29,6 @@ def test_age_networks_are_the_published_ones(name):
     convolutions = [layer for layer in model._flatten_layers() if isinstance(layer, tf.keras.layers.Conv2D)]
     dense = [layer for layer in model._flatten_layers() if isinstance(layer, tf.keras.layers.Dense)]
     count = model.count_params()
-    assert f"{count:,}" in faces.__doc__
     if name == "resnet50":
         count -= sum(layer.bias.shape[0] for layer in convolutions)
         count -= sum(int(weight.shape.num_elements()) for weight in model.non_trainable_weights)
@@ -43,36 +36,28 @@ def test_age_networks_are_the_published_ones(name):
     multiplications = sum(int(np.prod(layer.kernel.shape) * np.prod(layer.output.shape[1:-1]))
                           for layer in convolutions + dense)
     assert multiplications == pytest.approx(faces.MULTIPLICATIONS[name], abs=0.005e9)
-    assert f"{faces.MULTIPLICATIONS[name] / 1e9:.2f}\n" in faces.__doc__
 
 
-def test_bytes_go_in_years_come_out_and_images_too_small_are_refused():
-    tf.keras.utils.set_random_seed(1)
-    years = faces.age_model("small", 48)(images(4, 48)).numpy()
-    assert years.shape == (4, 1)
-    assert np.all((years > 0) & (years < 120)), "the first guess is a person's age"
-    with pytest.raises(LabError, match="--image-size 75 is its minimum"):
-        faces.age_model("inception_v3", 74)
-
-
-def test_the_order_of_the_patches_matters():
+def test_the_order_of_the_patches_matters_and_sizes_that_do_not_fit_are_refused():
     """Without positions, a transformer would see a bag of patches."""
     tf.keras.utils.set_random_seed(1)
     model, given = vit(32, 10, 48, 2, 3, patch_size=8), images(4, 32)
     assert not np.allclose(model(given), model(np.roll(given, 8, axis=2)), atol=1e-4)
     np.testing.assert_allclose(np.sum(model(given), axis=1), 1, rtol=1e-5)
-    for image_size, heads in ((33, 3), (32, 5)):
-        with pytest.raises(LabError, match="must divide evenly"):
-            vit(image_size, 10, 48, 1, heads, patch_size=8)
+    assert vit(224, 1000, 768, 12, 12).count_params() == 86_567_656, "as published"
+    with pytest.raises(LabError, match="must divide evenly"):
+        vit(33, 10, 48, 1, 3, patch_size=8)
+    with pytest.raises(LabError, match="--image-size 75 is its minimum"):
+        faces.age_model("inception_v3", 74)
 
 
-@pytest.mark.parametrize(("depth", "width"), [(3, 1), (11, 5)])
-def test_a_denoisers_parameters_are_known_without_it_and_it_begins_as_the_identity(depth, width):
-    config = lab.Config(depth=depth, width=width, image_size=16)
+def test_a_denoisers_parameters_are_known_without_it_and_it_begins_as_the_identity():
+    config = lab.Config(depth=11, width=5, image_size=16)
     for remedy in ("none", "recompute"):
         assert lab.network(dataclasses.replace(config, remedy=remedy)).count_params() == lab.parameters(config)
+    assert denoiser(16, depth=17, width=64).count_params() == 557_443, "as published"
     noisy = tf.random.uniform([2, 12, 12, 3])
-    for network in (denoiser(12, depth, width), identity(12)):
+    for network in (denoiser(12, 11, 5), identity(12)):
         np.testing.assert_array_equal(network(noisy), noisy)
 
 
@@ -81,10 +66,8 @@ def test_noise_belongs_to_the_image_and_has_its_level():
     layer = Noise(25, seed=1)
     noise = (layer(clean) - clean).numpy()
     assert noise.std() == pytest.approx(25 / 255, rel=0.02)
-    assert abs(noise.mean()) < 0.002
     order = np.random.default_rng(1).permutation(64)
     np.testing.assert_array_equal(layer(tf.gather(clean, order)) - tf.gather(clean, order), noise[order])
-    assert not np.array_equal(Noise(25, seed=2)(clean) - clean, noise)
 
 
 def test_error_and_psnr_are_those_of_the_images_and_computing_again_gives_the_same_gradients():

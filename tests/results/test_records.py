@@ -8,9 +8,8 @@ import pytest
 
 from labs.cli import commands
 from labs.lint import tables as lint_tables
-from labs.measure import throughput
 from labs.pages import plots
-from labs.results import records, reference, scaling
+from labs.results import records, reference, run_record, scaling
 from labs.run.errors import LabError
 
 HISTORY = [
@@ -25,11 +24,10 @@ HISTORY = [
 
 def record(run: str = "a", size: int = 2) -> dict:
     return {
-        "format": records.FORMAT, "lab": "lab10_caltech", "run": run, "started": f"2026-01-01T00:00:0{size}+0000",
+        "format": run_record.FORMAT, "lab": "lab10_caltech", "run": run, "started": f"2026-01-01T00:00:0{size}+0000",
         "config": {"batch_size": 32, "seed": 1}, "layout": {"size": size, "nodes": 1, "global_batch_size": 32 * size},
         "versions": {}, "machine": {}, "history": HISTORY,
-        "timings": {"images_per_sec": throughput.images_per_sec(HISTORY),
-                    "seconds_per_epoch": throughput.seconds_per_epoch(HISTORY)},
+        "timings": run_record.epoch_timings(HISTORY),
         "metrics": {"test_accuracy": 0.61},
     }
 
@@ -45,7 +43,7 @@ def write(root: Path, *records_of: dict) -> None:
 def test_a_digest_shows_that_a_record_was_edited(tmp_path):
     # What JSON changes: NaN, keys that are numbers, floats without a fraction.
     sealed = json.loads(json.dumps(record() | {"metrics": {"loss": float("nan"), "lr": 1e22, "by": {10: 1, 9: 2.0}}}))
-    sealed["digest"] = records.digest(sealed)
+    sealed["digest"] = run_record.digest(sealed)
     write(tmp_path, sealed)
     assert records.digest_state(records.read(tmp_path / "lab10_caltech/a")) == "intact"
     edited = json.loads(json.dumps(sealed))
@@ -87,7 +85,7 @@ def test_labs_results_lists_the_runs_of_a_lab_or_all_of_them_as_csv(tmp_path, mo
 
 
 def test_the_closing_table_and_the_curves():
-    heading, _, row = records.closing(record()).splitlines()
+    heading, _, row = run_record.closing(record()).splitlines()
     for column in ("workers", "images/s", "validation accuracy", "test accuracy"):
         assert column in heading
     assert row.split() == ["2", "64", "400", "3.00", "1.10", "0.6000", "0.6100"]

@@ -32,14 +32,10 @@ def test_a_table_has_a_row_per_configuration_with_its_spread():
     assert list(table["batch_size"]) == [32] * 3 + [128] * 3
     assert list(table["size"]) == [1, 2, 4] * 2
     assert table["repeats"].tolist() == [3, 3, 3, 3, 3, 2]
-    row = table.iloc[0]
-    assert row["images_per_sec"] == pytest.approx(64), "the geometric mean"
     # By hand: logs of 1, 2, 4 have mean log 2 and standard deviation log 2; t(0.975, 2) = 4.3027.
-    half = math.log(2) * 4.302652729911275 / math.sqrt(3)
-    assert row["images_per_sec_low"] == pytest.approx(64 / math.exp(half))
-    assert row["images_per_sec_high"] == pytest.approx(64 * math.exp(half))
-    assert row["seconds_per_epoch"] == pytest.approx(1000 / 64)
-    assert row["first_epoch_seconds"] == 101
+    half = math.exp(math.log(2) * 4.302652729911275 / math.sqrt(3))
+    names = ["images_per_sec", "images_per_sec_low", "images_per_sec_high", "seconds_per_epoch", "first_epoch_seconds"]
+    assert table.loc[0, names].tolist() == pytest.approx([64, 64 / half, 64 * half, 1000 / 64, 101])
     single = scaling.speedups(runs(lambda *_: 100.0, seeds=(1,)))
     assert single[["images_per_sec_low", "speedup_high"]].isna().all(axis=None)
     assert scaling.speedups(frame.assign(images_per_sec=None)).empty
@@ -51,11 +47,10 @@ def test_a_speedup_has_the_verdict_of_its_seeds():
     one, two = scaling.speedups(frame).to_dict("records")
     assert one["speedup"] == one["scaling_efficiency"] == 1
     assert math.isnan(one["speedup_low"])
-    assert two["speedup"] == pytest.approx(180 / 110)
     # By hand: the logs of the ratios have s = log 1.1 and 2 degrees of freedom.
-    half = math.log(1.1) * 4.302652729911275 / math.sqrt(3)
-    assert two["speedup_low"] == pytest.approx(180 / 110 / math.exp(half))
-    assert two["scaling_efficiency_high"] == pytest.approx(180 / 220 * math.exp(half))
+    half = math.exp(math.log(1.1) * 4.302652729911275 / math.sqrt(3))
+    assert [two[name] for name in ("speedup", "speedup_low", "scaling_efficiency_high")] == pytest.approx(
+        [180 / 110, 180 / 110 / half, 180 / 220 * half])
     assert two["direction"] == 1
 
 
@@ -70,8 +65,6 @@ def test_a_table_names_the_disturbed_run_that_it_leaves_out_and_corrects_its_ver
     assert alone["speedup_low"][4] > 1 > table["speedup_low"][4], "a reader picks one of two rows"
     assert table["direction"].tolist() == [0, 1, 0]
     assert alone["direction"].tolist() == [0, 1]
-    printed = scaling.Speeds("weak", table.reset_index(), ["batch_size"], 1).grid().text()
-    assert "left out, disturbed: b32-w2-s3" in printed
     frame["disturbed"] = ["busy" if size == 2 else "" for size in frame["size"]]
     row = scaling.speedups(frame).set_index("size").loc[2]  # All are disturbed: the figure, and no verdict.
     assert row["speedup"] > 0 == row["direction"]
@@ -86,8 +79,6 @@ def test_a_row_is_compared_with_its_own_configuration_alone():
     assert table.loc[(32, 4), "speedup"] == pytest.approx(4)
     assert table.loc[[128], "speedup"].isna().all()
     assert table.loc[[128], "note"].eq("no run of 1 worker of this configuration to compare with").all()
-    two = scaling.speedups(frame, base=2).set_index(["batch_size", "size"])
-    assert two.loc[(128, 4), ["speedup", "scaling_efficiency"]].tolist() == pytest.approx([2, 1])
     frame.attrs = {}
     with pytest.raises(LabError, match="name them: by="):
         scaling.speedups(frame)
@@ -121,9 +112,6 @@ def test_as_many_workers_on_more_nodes_are_another_row_with_a_speedup_of_their_o
     frame.attrs["config"] = ["batch_size", "seed"]
     table = scaling.speedups(frame).set_index(["size", "nodes"])
     assert table["speedup"].to_dict() == pytest.approx({index: each / 100 for index, each in throughputs.items()})
-    over = scaling.speedups(frame, base=4).set_index(["size", "nodes"])["speedup"]
-    assert over[4, 1] == 1
-    assert over[8, 2] == pytest.approx(640 / 360), "the base is on the fewest nodes"
 
 
 @given(st.floats(0, 1), st.sampled_from([2, 8, 64]))

@@ -1,4 +1,4 @@
-"""Atomic writes: a file or folder is there whole, or the old one is."""
+"""Atomic writes: a file is there whole, or the old one is."""
 
 import os
 import signal
@@ -16,31 +16,17 @@ def test_a_failed_write_keeps_the_old_and_leaves_nothing(tmp_path):
     with pytest.raises(RuntimeError), atomic.writing(tmp_path / "a", "w") as file:  # noqa: PT012
         file.write("half")
         raise RuntimeError
-    with pytest.raises(RuntimeError), atomic.folder(tmp_path / "g"):
-        raise RuntimeError
     assert (tmp_path / "a").read_text() == "old"
     assert os.listdir(tmp_path) == ["a"]
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) & 0o444 == 0o444, "other users may read it"
 
 
-def test_a_folder_appears_when_it_is_complete_unless_another_was_first(tmp_path):
-    with atomic.folder(tmp_path / "f") as folder:
-        (folder / "x").write_text("first")
-        assert not (tmp_path / "f").exists()
-    with atomic.folder(tmp_path / "f") as folder:
-        (folder / "x").write_text("late")
-    assert (tmp_path / "f/x").read_text() == "first"
-    assert os.listdir(tmp_path) == ["f"]
-
-
 def test_a_writer_that_is_killed_never_leaves_half_a_file(tmp_path):
-    program = (
-        "from labs.run import atomic\nimport sys\n"
-        "for n in range(10**9):\n"
-        "    with atomic.writing(sys.argv[1], 'w') as f:\n"
-        "        for _ in range(2000): f.write(f'{n % 10}' * 10)\n"
-        "    print(n, flush=True)\n"
-    )
+    program = ("from labs.run import atomic\nimport sys\n"
+               "for n in range(10**9):\n"
+               "    with atomic.writing(sys.argv[1], 'w') as f:\n"
+               "        for _ in range(2000): f.write(f'{n % 10}' * 10)\n"
+               "    print(n, flush=True)\n")
     for shot in range(5):
         writer = subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "a")], stdout=subprocess.PIPE)
         for _ in range(3 + shot):

@@ -7,11 +7,11 @@ import subprocess
 import sys
 
 import pytest
+from PIL import Image
 
 from labs.cli import commands
-from labs.run import catalogue, command_line, environment, mpirun, paths
+from labs.run import catalogue, command_line, environment, paths, resources
 from labs.run.errors import LabError
-from tests.labs.test_own_data import classes
 
 TINY = ["--epochs", "1", "--image-size", "16", "--batch-size", "8", "--validation-split", "0"]
 FOREIGN_SETTINGS = {"floatx": "float64", "image_data_format": "channels_first", "epsilon": 0.5, "backend": "torch",
@@ -33,7 +33,10 @@ def test_a_run_refuses_a_harmful_variable(name, tmp_path, monkeypatch):
 def test_a_run_in_a_foreign_environment_is_the_same_run(tmp_path):
     """With another keras.json, files named as modules in the working folder, and names that are not ASCII."""
     data, here, keras = tmp_path / "d\u00fc", tmp_path / "here", tmp_path / "keras"
-    classes(data)
+    for name, colour in (("cat", 40), ("dog", 160)):
+        (data / name).mkdir(parents=True)
+        for number in range(12):
+            Image.new("RGB", (24, 24), (colour + number,) * 3).save(data / name / f"{number:02d}.png")
     for folder in (here / "labs", keras):
         folder.mkdir(parents=True)
     for name in ("random.py", "keras.py", "numpy.py", "labs/__init__.py"):
@@ -49,7 +52,7 @@ def test_a_run_in_a_foreign_environment_is_the_same_run(tmp_path):
     foreign, plain = (json.loads((tmp_path / "r\u00fc" / "lab10_caltech" / name / "record.json").read_text())
                       for name in ("foreign", "plain"))
     assert foreign["metrics"] == plain["metrics"]
-    assert foreign["layout"]["size"] == (mpirun.visible_gpus() or 1)
+    assert foreign["layout"]["size"] == (len(resources.gpus()) or 1)
     assert foreign["machine"]["variables"] == {"TF_DETERMINISTIC_OPS": "1"}
 
 
@@ -59,26 +62,24 @@ def test_an_empty_entry_of_pythonpath_is_no_working_folder(monkeypatch):
 
 
 IMPORT = """
-import json, sys
+import sys
 import labs
 labs.run.environment.TensorFlowImport.hidden = hidden = sys.argv[2:]
 exec(sys.argv[1])
-loaded = [name for name in hidden if name in sys.modules]
+assert not [name for name in hidden if name in sys.modules]
 import keras, matplotlib, sklearn, tensorflow
 assert keras is sys.modules["keras"]
 assert hidden or keras.wrappers.SKLearnClassifier(keras.Sequential()), "a student's script has all of Keras"
-print(json.dumps(loaded))
 """
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("imports", "hidden"), [
-    ("import tensorflow", environment.UNUSED), ("import keras", environment.UNUSED), ("from keras import layers", ()),
-])
+    ("import tensorflow", environment.UNUSED), ("from keras import layers", ())])
 def test_a_worker_imports_tensorflow_quietly_and_only_what_it_needs(imports, hidden):
     done = subprocess.run([sys.executable, "-c", IMPORT, imports, *hidden], cwd=paths.ROOT, capture_output=True,
-                          text=True, check=False)
-    assert (done.stderr, done.stdout) == ("", "[]\n")
+                          text=True, check=True)
+    assert done.stdout + done.stderr == ""
 
 
 def seed(*words: str) -> int:
@@ -96,7 +97,7 @@ def test_the_default_seed_is_the_students_own_and_one_that_is_given_stays(monkey
         assert command_line.parse(LAB, command_line.to_argv(config))[0] == config, "of a notebook or a sweep"
     monkeypatch.setenv("LABS_STUDENT", "s1235")
     assert len({seed(), mine, 1}) == 3
-    for name in ("Jan M\u00fcller", "../x", "=1+1", "-x", "a\nb", "x" * 101):
+    for name in ("Jan M\u00fcller", "../x", "=1+1", "-x", "a\nb"):
         monkeypatch.setenv("LABS_STUDENT", name)
         with pytest.raises(LabError, match=r"LABS_STUDENT=.* is not an id"):
             seed()

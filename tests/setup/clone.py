@@ -1,6 +1,5 @@
 """A clone for tests of `make`, on a machine that has only the programs that a test adds."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -20,7 +19,6 @@ class Clone:
         self.site = self.venv / "lib" / f"python{VERSION}" / "site-packages"
         self.bin = folder.parent / "bin"
         self.bin.mkdir()
-        self.active = folder.parent / "active" / "bin"
         for name in ("Makefile", "setup", "pyproject.toml", "environment.yml", "labs/run/terminal.py",
                      "horovod_keras3/pyproject.toml"):
             self._copy(name)
@@ -63,8 +61,7 @@ class Clone:
 
     def make(self, *args: str, **variables: str) -> subprocess.CompletedProcess:
         """Run make without the environment variables of this process."""
-        path = f"{self.active}{os.pathsep}{self.bin}"
-        env = {"PATH": path, "HOME": str(self.folder.parent), "LC_ALL": "C"} | variables
+        env = {"PATH": str(self.bin), "HOME": str(self.folder.parent), "LC_ALL": "C"} | variables
         command = [str(self.bin / "make"), *args]
         return subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True, timeout=120)
 

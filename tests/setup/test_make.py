@@ -1,8 +1,6 @@
 """`make env`: an environment that is built once, and again after a change."""
 
-import fcntl
 import os
-import subprocess
 
 
 def test_the_environment_is_made_first_once_and_after_a_change(clone):
@@ -45,19 +43,6 @@ def test_the_newest_python_that_fits(clone):
     for newest in ("python3.13", "python3.12"):
         assert clone.make("env").stdout.splitlines()[-1].split()[0].rpartition("/")[2] == newest
         (clone.bin / newest).unlink()
-
-
-def test_who_has_waited_for_another_run_takes_its_result(clone):
-    env = {"PATH": str(clone.bin), "HOME": str(clone.folder)}
-    with (clone.folder / ".env-lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        command = [clone.bin / "make", "env"]
-        second = subprocess.Popen(command, cwd=clone.folder, env=env, stdout=subprocess.PIPE, text=True)
-        assert second.stdout.readline() == "waiting for another run that makes this environment\n"
-        clone.stamp()
-    assert second.wait(30) == 0
-    assert not second.stdout.read()
-    assert not (clone.folder / ".env-log").exists()
 
 
 def test_clean_leaves_data_and_results(clone):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from gpu import find_gpu
 from horovod_wheel import Build, environment
-from machine import Mpi, find_mpi
+from machine import Mpi
 
 from tests.setup.clone import ROOT
 from tests.tools.cluster.client import until
@@ -68,15 +68,6 @@ def test_another_combination_has_another_wheel():
     for change in ({"horovod": "0.28.2"}, {"tensorflow": "2.20.0"}, {"python": "3.12"}, {"movable": False},
                    {"mpi": Mpi("openmpi-4.1.4", Path("/one/bin"))}):
         assert dataclasses.replace(BUILD, **change).key != BUILD.key
-
-
-def test_the_sites_mpi_is_identified_by_mpiruns_version(tmp_path):
-    for output, version in {"mpirun (Open MPI) 4.1.4\n\nReport bugs to ...": "openmpi-4.1.4",
-                            "HYDRA build details:\n    Version:      4.0.2\n": "mpich-4.0.2"}.items():
-        for name in ("mpicxx", "mpirun"):
-            (tmp_path / name).write_text(f"#!/bin/bash\necho '{output}'\n")
-            (tmp_path / name).chmod(0o755)
-        assert find_mpi(str(tmp_path)) == Mpi(version, tmp_path)
 
 
 def test_cuda_and_nccl_are_those_of_the_site_or_of_the_wheels(tmp_path, monkeypatch):

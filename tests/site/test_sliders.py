@@ -26,13 +26,18 @@ def javascript(calls: list[tuple]) -> list:
                                      check=True).stdout)
 
 
-def test_messages():
-    grid = list(itertools.product(BYTES, RANKS, LATENCIES, BANDWIDTHS))
-    for name in ("ring", "tree", "halving"):
-        kit = [cost_model.ALGORITHMS[name](*message) for message in grid]
-        np.testing.assert_allclose(javascript([(f"{name}Seconds", *message) for message in grid]), kit, rtol=1e-12)
-    # As labs/measure/collectives.py has it: bytes / seconds * 2 (n - 1) / n.
-    assert javascript([("busbw", 1e9, 2, 8)]) == [1e9 / 2 * 2 * 7 / 8]
+MESSAGES = [*itertools.product(BYTES, RANKS, LATENCIES, BANDWIDTHS)]
+RATES = [*itertools.product((0.001, 0.1), (0.25, 1, 64), ("none", "sqrt", "linear"))]
+WARMUPS = [*itertools.product((0, 1, 50, 100, 1000), (0.01,), (0.08,), (0, 100))]
+
+
+@pytest.mark.parametrize(("name", "kit", "cases"), [
+    *((f"{name}Seconds", cost_model.ALGORITHMS[name], MESSAGES) for name in ("ring", "tree", "halving")),
+    ("busbw", lambda nbytes, seconds, n: nbytes / seconds * 2 * (n - 1) / n, [(1e9, 2, 8)]),
+    ("scaledLr", schedule.scaled_lr, RATES),
+    ("warmupLr", lambda step, *words: float(schedule.Warmup(*words)(step)), WARMUPS)])
+def test_a_formula(name, kit, cases):
+    np.testing.assert_allclose(javascript([(name, *case) for case in cases]), [kit(*case) for case in cases], rtol=1e-6)
 
 
 def test_steps_of_many_workers():
@@ -44,15 +49,6 @@ def test_steps_of_many_workers():
         expected = [kit.allreduce_seconds, kit.exposed_seconds, kit.step_seconds, kit.efficiency]
         np.testing.assert_allclose([got[name] for name in ("allreduce", "exposed", "step", "efficiency")], expected,
                                    rtol=1e-12)
-
-
-def test_learning_rates():
-    grid = list(itertools.product((0.001, 0.1), (0.25, 1, 64), ("none", "sqrt", "linear")))
-    np.testing.assert_allclose(javascript([("scaledLr", *case) for case in grid]),
-                               [schedule.scaled_lr(*case) for case in grid])
-    steps = list(itertools.product((0, 1, 50, 100, 1000), (0.01,), (0.08,), (0, 100)))
-    np.testing.assert_allclose(javascript([("warmupLr", *case) for case in steps]),
-                               [float(schedule.Warmup(*case[1:])(case[0])) for case in steps], rtol=1e-6)
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 8])

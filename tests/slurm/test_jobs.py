@@ -10,7 +10,6 @@ import pytest
 from labs.run.paths import ROOT
 from labs.tools.cluster.slurm import TASK_CPUS
 from tests.slurm.client import running
-from tests.tools.cluster.client import until
 
 pytestmark = pytest.mark.slurm
 JOBS = sorted((ROOT / "jobs").glob("lab*.sh"))
@@ -52,24 +51,6 @@ def test_a_mistake_is_one_clear_line(slurm, clone, tmp_path):
                           env={"PATH": "/usr/bin:/bin"})
     assert (done.returncode, done.stdout) == (1, "")
     assert "not in a Slurm job; `sbatch jobs/lab10_caltech.sh` submits it" in done.stderr
-
-
-def test_the_tasks_of_an_array_are_separate(slurm, clone, tmp_path):
-    """Each has its own run; one that goes back leaves the other alone."""
-    (clone / ".venv/bin/labs").write_text("#!/bin/bash\ntrap 'exit 1' USR1\necho \"$@\"\nwhile :; do sleep 0.1; done\n")
-    logs = [tmp_path / f"out-{task}" for task in range(2)]
-    array = slurm.submit("--array=0-1", "-wnode1", "-c1", "jobs/lab10_caltech.sh", cwd=clone,
-                         output=tmp_path / "out-%a")
-    until(lambda: all(log.exists() and log.read_text() for log in logs))
-    names = [re.fullmatch(r"run lab10_caltech --name (lab10_caltech-(\d+))\n", log.read_text()) for log in logs]
-    assert len({name[1] for name in names}) == 2
-    # Slurm gives one task the number of its array: as a job's number it means all tasks.
-    first = [name[2] for name in names].index(array.number)
-    slurm.run("scancel", "--batch", "--signal=USR1", f"{array.number}_{first}")
-    until(lambda: "Restarts=1" in slurm.run("scontrol", "show", "job", f"{array.number}_{first}"))
-    assert "goes back into the queue" in logs[first].read_text()
-    assert "Restarts=0" in slurm.run("scontrol", "show", "job", f"{array.number}_{1 - first}")
-    slurm.run("scancel", array.number)
 
 
 def test_an_example_trains_as_a_laptop_submits_it(tmp_path_factory, tmp_path):

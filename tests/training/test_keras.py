@@ -1,9 +1,6 @@
-"""Where the kit bends Keras: private attributes in one module, fused updates, many steps per call, batch norm."""
+"""Where the kit bends Keras: fused updates, many steps per call, batch norm."""
 
 import dataclasses
-import re
-import subprocess
-import sys
 from collections.abc import Callable
 
 import horovod.tensorflow as horovod
@@ -13,56 +10,17 @@ import tensorflow as tf
 
 import horovod_keras3 as hvd
 from labs.datasets.splits import Subset
-from labs.run.fields import BatchSize, Seed
-from labs.run.options import Options
-from labs.run.paths import ROOT
-from labs.training import hvd_ops, keras_internals, workers
+from labs.run.fields import BatchSize, Options, Seed
+from labs.training import hvd_ops, workers
 from labs.training.keras_internals import FUSED, fused
-from labs.training.loop import evaluate, fit
+from labs.training.loop import fit
 from labs.training.schedule import Warmup
 from labs.training.trained import recompute_statistics
 
-HOME = "labs/training/keras_internals.py"
 layers = tf.keras.layers
 
 
-def test_no_other_module_uses_private_keras():
-    """`_make_subgraph` is Horovod's, and `_current_frames` Python's."""
-    ruff = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "SLF001", "--exclude", HOME]
-    done = subprocess.run([*ruff, "--output-format", "concise", "labs", "benchmarks", "solutions"], cwd=ROOT,
-                          capture_output=True, text=True, check=False)
-    found = [line for line in done.stdout.splitlines()
-             if "SLF001" in line and not re.search("_make_subgraph|_current_frames", line)]
-    assert not found, found
-    assert "_make_subgraph" in done.stdout, done.stderr
-    python = [path for path in (ROOT / "labs").rglob("*.py") if str(path.relative_to(ROOT)) != HOME
-              and "from tensorflow.python" in path.read_text()]
-    assert not python
-
-
-def test_a_step_is_traced_once_whatever_the_steps_per_call():
-    traced = []
-
-    class Counted(layers.Layer):
-        def call(self, x, training=None):
-            if training:
-                traced.append(x)
-            return x
-
-    network = tf.keras.Sequential([layers.Input((4,)), Counted(), layers.Dense(2)])
-    optimizer = tf.keras.optimizers.SGD(Warmup(0.0, 0.04, 8))
-    optimizer.build(network.trainable_variables)
-    keras_internals.compile_for_steps(network, optimizer, tf.keras.losses.get("mse"), ("mae",))
-    data = iter(tf.data.Dataset.from_tensors((np.ones((3, 4), "f"), np.ones((3, 2), "f"), np.ones(3, "f"))).repeat(20))
-    for steps in (1, 3, 2):
-        keras_internals.take_steps(network, data, steps)
-    assert int(optimizer.iterations) == network.train_function.taken == 6
-    assert float(optimizer.learning_rate) == pytest.approx(0.03), "that of the next step"
-    assert len(traced) == 1
-
-
 KINDS: dict[str, Callable[[], tf.keras.optimizers.Optimizer]] = {
-    "sgd": lambda: tf.keras.optimizers.SGD(0.1),
     "momentum, schedule": lambda: tf.keras.optimizers.SGD(Warmup(0.01, 0.1, warmup_steps=4), 0.9),
     "nesterov, decay": lambda: tf.keras.optimizers.SGD(0.1, 0.9, nesterov=True, weight_decay=0.01, global_clipnorm=0.5),
     "adam, schedule": lambda: tf.keras.optimizers.Adam(Warmup(0.001, 0.01, warmup_steps=4), beta_2=0.99, epsilon=0.1),
@@ -101,8 +59,6 @@ def test_the_mean_of_integers_has_a_fraction_in_horovods_own_functions_too():
     means = [horovod.allreduce(three), horovod.reducescatter(three), *horovod.grouped_allreduce([three]),
              *horovod.grouped_reducescatter([three])]
     assert [(mean.dtype, mean.numpy().tolist()) for mean in means] == [(tf.float64, [3.0])] * 4
-    large = horovod.allreduce(tf.constant([100_001]), compression=horovod.Compression.fp16)
-    assert large.numpy().tolist() == [100_001], "half precision is for floating-point numbers"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +69,6 @@ class Config:
 
 
 def test_recomputed_statistics_are_plain_means_over_the_training_images(tmp_path):
-    """After training, the running mean lags behind; recomputed, it is the mean of what the final weights give."""
     images = np.random.default_rng(0).integers(0, 256, (64, 6, 6, 3), dtype=np.uint8)
     train = Subset(images, images.mean((1, 2, 3)).astype(np.int64) % 2, np.arange(64))
     model = tf.keras.Sequential([
@@ -122,13 +77,9 @@ def test_recomputed_statistics_are_plain_means_over_the_training_images(tmp_path
     ])
     with workers.start(Config(), Options(results=tmp_path)) as job:
         fit(job, model, tf.keras.optimizers.SGD(0.1), train, batch_size=16, epochs=2)
-        before, weights = evaluate(job, model, train, 16), [each.numpy() for each in model.trainable_weights]
         right, lagging = model.layers[1](images / 255.0).numpy(), norm.moving_mean.numpy()
         recompute_statistics(job, model, train, 16)
-        assert evaluate(job, model, train, 16)["loss"] != before["loss"]
     assert norm.momentum == 0.9
     assert abs(lagging - right.mean((0, 1, 2))).max() > 0.01, "nothing to repair"
     np.testing.assert_allclose(norm.moving_mean, right.mean((0, 1, 2)), atol=1e-5)
     assert 0.9 < np.mean(norm.moving_variance / right.var((0, 1, 2))) < 1.05, "the mean of the batches' variances"
-    for weight, value in zip(model.trainable_weights, weights, strict=True):
-        np.testing.assert_array_equal(weight, value)

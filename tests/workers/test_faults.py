@@ -1,23 +1,20 @@
-"""A worker that dies, raises, freezes or computes NaN ends the run; the last line says which worker, when and why."""
+"""A run that is killed, frozen or interrupted from outside ends all its workers; the last line says which and why."""
 
-import fcntl
+import contextlib
 import os
 import pty
 import re
 import signal
 import subprocess
 import sys
-import termios
 import time
 
 import numpy as np
 import psutil
 import pytest
 
-SMALL = ("--image-size", 32, "--epochs", 12, "--name", "it")
-"""Twelve epochs of about 0.1 s: a fault after the first arrives before the run ends."""
-ENDLESS = ("--epochs", 999)
-"""For a run that must not end by itself before it is disturbed."""
+SMALL, ENDLESS = ("--image-size", 32, "--epochs", 12, "--name", "it"), ("--epochs", 999)
+"""Twelve epochs of about 0.1 s; a run that must not end by itself before it is disturbed."""
 LAST_LINE = r"labs: error: rank {rank} on \S+ \(epoch \d+, step \d+\): {cause}"
 
 
@@ -26,10 +23,8 @@ def kin(process) -> list[psutil.Process]:
 
 
 def rank_of(process: psutil.Process) -> int | None:
-    try:
+    with contextlib.suppress(KeyError, psutil.Error):
         return int(process.environ()["OMPI_COMM_WORLD_RANK"])
-    except (KeyError, psutil.Error):
-        return None
 
 
 def wait_for(process, text: str) -> str:
@@ -56,28 +51,10 @@ def start(labs, *arguments):
     return process, everyone, {rank_of(one): one for one in everyone if rank_of(one) is not None}
 
 
-def works(process: psutil.Process) -> bool:
-    """Whether a process does anything: an orphan may stay a zombie until the machine's init reaps it."""
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
 def assert_all_gone(everyone) -> None:
+    """Wait for the end of processes; an orphan may stay a zombie until the machine's init reaps it."""
     _, left = psutil.wait_procs(everyone, timeout=10)
-    assert not left
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
-    """The weights at the end of an undisturbed run."""
-    root = tmp_path_factory.mktemp("undisturbed")
-    done = subprocess.run([sys.executable, "-m", "labs", "run", "lab10", "--workers", "2", *map(str, SMALL)],
-                          env=os.environ | {"LABS_RESULTS": str(root)}, timeout=240, capture_output=True, text=True,
-                          check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return weights(root)
+    assert not [one for one in left if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
 
 
 def weights(root) -> dict[str, np.ndarray]:
@@ -86,7 +63,7 @@ def weights(root) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.everyday
-def test_killed_worker_then_resume_ends_at_the_same_weights(labs, tmp_path, undisturbed):
+def test_killed_worker_is_named_and_the_run_can_be_resumed(labs, tmp_path):
     process, everyone, ranks = start(labs)
     ranks[1].send_signal(signal.SIGKILL)
     code, last = end(process, timeout=15)
@@ -102,39 +79,19 @@ def test_killed_worker_then_resume_ends_at_the_same_weights(labs, tmp_path, undi
     assert output.startswith("lab10_caltech: 2 workers on"), "as many as before"
     assert "resumed after epoch" in output
     assert "epoch 12/12" in output, "the killed run's options are the defaults"
-    mine = weights(tmp_path / "results")
-    assert list(mine) == list(undisturbed)
-    for name in mine:
-        np.testing.assert_array_equal(mine[name], undisturbed[name], err_msg=name)
 
 
-@pytest.mark.parametrize("rank", [0, pytest.param(1, marks=pytest.mark.everyday)])
-def test_frozen_worker(labs, rank):
+@pytest.mark.parametrize("frozen", [[0], pytest.param([1], marks=pytest.mark.everyday), [0, 1]])
+def test_frozen_workers_are_named(labs, frozen):
     process, everyone, ranks = start(labs, *ENDLESS, "--stall-seconds", 12)
-    ranks[rank].suspend()
+    for rank in frozen:
+        ranks[rank].suspend()
     code, last = end(process, timeout=12 + 20)
     assert code == 1
-    assert re.match(LAST_LINE.format(rank=rank, cause=r"no progress for \d+ s, the others are waiting"), last), last
+    names = ", ".join(rf"rank {rank} on \S+ \(epoch \d+, step \d+\)" for rank in frozen)
+    waiting = ", the others are waiting" * (len(frozen) == 1)
+    assert re.match(rf"labs: error: {names}: no progress for \d+ s{waiting} \(--stall", last), last
     assert_all_gone(everyone)
-
-
-def test_when_all_workers_are_frozen_the_run_ends(labs):
-    process, everyone, ranks = start(labs, *ENDLESS, "--stall-seconds", 8)
-    for each in ranks.values():
-        each.suspend()
-    code, last = end(process, timeout=8 + 20)
-    assert code == 1
-    assert re.match(r"labs: error: rank 0 on \S+ \(.*\), rank 1 on \S+ \(.*\): no progress for \d+ s ", last), last
-    assert_all_gone(everyone)
-
-
-@pytest.mark.everyday
-def test_loss_that_is_no_number_names_step_and_rate(labs):
-    process = labs("run", "lab10", "--workers", 2, *SMALL, "--base-lr", 1e30, "--warmup-epochs", 0)
-    code, last = end(process, timeout=120)
-    assert code == 1
-    assert re.search(r"rank \d on \S+ \(epoch 1, step \d+\): the loss is not finite at epoch 1, step \d+, "
-                     r"learning rate 2e\+30", last), last
 
 
 @pytest.mark.everyday
@@ -176,18 +133,15 @@ def test_killed_mpirun_leaves_no_process(labs):
     mpirun.kill()
     code, last = end(process, timeout=10)
     assert code == 1
-    where = r"rank {} on \S+ \(.*\)"
-    assert re.fullmatch(f"labs: error: the launcher was killed by SIGKILL: .*; last heartbeats: "
-                        f"{where.format(0)}, {where.format(1)}", last), last
-    psutil.wait_procs(everyone, timeout=10)
-    assert not [one for one in everyone if works(one)]
+    assert re.fullmatch(r"labs: error: the launcher was killed by SIGKILL: .*; last heartbeats: rank 0 on \S+ \(.*\), "
+                        r"rank 1 on \S+ \(.*\)", last), last
+    assert_all_gone(everyone)
 
 
 def test_killed_labs_takes_its_workers_along_at_once(labs, tmp_path):
     process, everyone, _ = start(labs, *ENDLESS)
     process.kill()
-    _, left = psutil.wait_procs(everyone, timeout=10)
-    assert not [one for one in left if works(one)]
+    assert_all_gone(everyone)
     assert not list(tmp_path.rglob("record.json"))
 
 
@@ -195,13 +149,9 @@ def test_closed_terminal_saves_as_ctrl_c_does(tmp_path, request):
     """A real terminal: when it is closed, its programs get a hangup, and what they print then is an error."""
     ours, theirs = pty.openpty()
 
-    def take_terminal() -> None:
-        fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
-
     words = ["run", "lab10", "--workers", "2", *map(str, SMALL + ENDLESS)]
-    process = subprocess.Popen([sys.executable, "-m", "labs", *words], stdin=theirs, stdout=theirs, stderr=theirs,
-                               env=os.environ | {"LABS_RESULTS": str(tmp_path)}, start_new_session=True,
-                               preexec_fn=take_terminal)
+    process = subprocess.Popen([sys.executable, "-m", "labs", *words], preexec_fn=lambda: os.login_tty(theirs),
+                               env=os.environ | {"LABS_RESULTS": str(tmp_path)})
     request.addfinalizer(process.kill)
     os.close(theirs)
     printed = b""
@@ -212,5 +162,5 @@ def test_closed_terminal_saves_as_ctrl_c_does(tmp_path, request):
     os.close(ours)
     process.send_signal(signal.SIGHUP)  # As the shell does, after the kernel.
     assert process.wait(60) == 130, "a run that is ended by the hangup itself ends with another code"
-    assert not [one for one in everyone if works(one)]
+    assert_all_gone(everyone)
     assert max(path.stat().st_mtime for path in tmp_path.glob("lab10_caltech/it/checkpoints/*.npz")) > closed

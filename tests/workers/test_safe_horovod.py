@@ -1,6 +1,7 @@
 """Horovod's servers and everyone else who can reach them: nothing is unpickled without the key of the launch."""
 
 import base64
+import contextlib
 import http.client
 import itertools
 import os
@@ -50,13 +51,10 @@ def launch(tmp_path):
 def send(port: int, method: str, path: str, body: bytes, **headers: str) -> int:
     """Send a request as any user of the machine can, and return the status; 0 if the server hangs up."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    try:
+    with contextlib.suppress(ConnectionError), contextlib.closing(connection):
         connection.request(method, path, body, headers)
         return connection.getresponse().status
-    except ConnectionError:
-        return 0
-    finally:
-        connection.close()
+    return 0
 
 
 def test_a_strangers_pickle_is_refused_and_training_goes_on(launch, tmp_path):

@@ -12,9 +12,7 @@ import tensorflow as tf
 
 import horovod_keras3 as hvd
 
-EPOCHS, STEPS = 5, 6
-FOLDER = Path(sys.argv[1])
-LEAVING = "127.0.0.1"
+EPOCHS, STEPS, FOLDER, LEAVING = 5, 6, Path(sys.argv[1]), "127.0.0.1"
 
 
 def list_hosts(*names):
@@ -24,28 +22,26 @@ def list_hosts(*names):
     new.replace(FOLDER / "hosts")
 
 
-class Faults(tf.keras.callbacks.Callback):
-    """Kills the leaving worker in the middle of epoch 2; in epoch 4 lets another one join, and waits for it."""
-
-    def on_train_batch_end(self, batch, logs=None):
-        state.log = [*state.log, (state.epoch, state.batch, hvd.size())]
-        alone = any(size == 1 for *_, size in state.log)
-        if os.environ["HOROVOD_HOSTNAME"] == LEAVING and (state.epoch, state.batch) == (1, 4) and not alone:
-            list_hosts("localhost")
-            os.kill(os.getpid(), signal.SIGKILL)
-        if hvd.size() == 1 and state.epoch == 3:
-            list_hosts("localhost", LEAVING)
-            while True:  # Until the new worker is there: the commit raises an exception then.
-                time.sleep(0.2)
-                state.commit()
+def fail_or_grow(batch, logs):
+    """Kill the leaving worker in the middle of epoch 2; in epoch 4 let another one join, and wait for it."""
+    state.log = [*state.log, (state.epoch, state.batch, hvd.size())]
+    alone = any(size == 1 for *_, size in state.log)
+    if os.environ["HOROVOD_HOSTNAME"] == LEAVING and (state.epoch, state.batch) == (1, 4) and not alone:
+        list_hosts("localhost")
+        os.kill(os.getpid(), signal.SIGKILL)
+    if hvd.size() == 1 and state.epoch == 3:
+        list_hosts("localhost", LEAVING)
+        while True:  # Until the new worker is there: the commit raises an exception then.
+            time.sleep(0.2)
+            state.commit()
 
 
 @hvd.elastic.run
 def train(state):
     if state.epoch < EPOCHS:
         model.fit(data, epochs=EPOCHS - state.epoch, steps_per_epoch=STEPS, verbose=0, callbacks=[
-            hvd.elastic.UpdateBatchStateCallback(state), hvd.elastic.UpdateEpochStateCallback(state), Faults(),
-            hvd.elastic.CommitStateCallback(state)])
+            hvd.elastic.UpdateBatchStateCallback(state), hvd.elastic.UpdateEpochStateCallback(state),
+            tf.keras.callbacks.LambdaCallback(on_train_batch_end=fail_or_grow), hvd.elastic.CommitStateCallback(state)])
 
 
 hvd.init()

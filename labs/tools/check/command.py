@@ -1,12 +1,12 @@
 """Check whether this machine can run the labs; names a cure for each problem."""
 
 import argparse
+import contextlib
 import functools
 import json
 import os
 import re
 import shutil
-import signal
 import sys
 import tempfile
 import tomllib
@@ -15,16 +15,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from labs.run import environment, paths
+from labs.run import environment, paths, resources
 from labs.run import slurm as slurm_commands
-from labs.run.environment import install, pins, version
-from labs.run.errors import LabError
+from labs.run.errors import PROOF_PREFIX, LabError
 from labs.run.paths import ROOT, format_path
 
-ESSENTIAL = ("python", "packages", "tensorflow", "horovod")
+ESSENTIAL = ("packages", "tensorflow", "horovod")
 """If one of these fails, the checks after it would fail for the same reason."""
 NEEDED_MB, SHARED_MB = 100, 32  # For a demo's files, and for /dev/shm, through which workers exchange gradients.
-NO_AVX = "this CPU lacks AVX, which TensorFlow's wheels need: use another machine"
 PROBE = """
 import json
 import tensorflow as tf
@@ -35,6 +33,33 @@ from horovod.runner.common.util import secret
 print(json.dumps({"horovod": horovod.__version__, "mpi": hvd.mpi_built(), "gloo": hvd.gloo_built(),
                   "nccl": bool(hvd.nccl_built()), "safe": hasattr(secret, "launch_key")}))
 """
+
+
+def version(name: str) -> str | None:
+    """Return the version of an installed package, or None."""
+    for each in ("tensorflow", "tensorflow-cpu") if name == "tensorflow" else (name,):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            return metadata.version(each)
+    return None
+
+
+@functools.cache
+def tested() -> dict[str, str]:
+    """Return the versions of all packages with which the labs are tested."""
+    return dict(line.split("==") for line in (ROOT / "setup" / "constraints.txt").read_text().split())
+
+
+def pins() -> dict[str, str]:
+    """Return the versions that this environment should have; none beside another TensorFlow (a container, a site)."""
+    series = tested()["tensorflow"].rpartition(".")[0] + "."
+    return tested() if (version("tensorflow") or series).startswith(series) else {}
+
+
+def install(name: str) -> str:
+    """Return the command that installs a package: `make env`, or pip where another tool made the environment."""
+    if Path(sys.prefix).name == ".venv" or any(Path(sys.prefix).glob(".ready-*-*")):
+        return "make env"
+    return "make horovod" if name.startswith("horovod") else f"pip install -c setup/constraints.txt {name}"
 
 
 class Finding(NamedTuple):
@@ -60,7 +85,12 @@ def main(args: argparse.Namespace) -> int:
     """Run the checks, print their findings, and return the exit code: 1 if something breaks the labs."""
     failed = list[str]()
     for name in args.only or CHECKS:
-        findings = _run(CHECKS[name])
+        try:
+            result = CHECKS[name]()
+        except LabError as error:
+            cause, _, cure = str(error).partition("; ")
+            result = fail(cause, cure)
+        findings = result if isinstance(result, list) else [result]
         failed += [name] * any(each.state == "fail" for each in findings)
         for state, message, cure in findings:
             print(f"{state:6}  {name:10}  {message}{f' -> {cure}' * bool(cure)}", flush=True)
@@ -72,62 +102,36 @@ def main(args: argparse.Namespace) -> int:
     return int(bool(failed))
 
 
-def _run(check: Callable[[], Finding | list[Finding]]) -> list[Finding]:
-    """Run one check; its LabError is a finding."""
-    try:
-        result = check()
-    except LabError as error:
-        cause, _, cure = str(error).partition("; ")
-        result = fail(cause, cure)
-    return result if isinstance(result, list) else [result]
-
-
-def python() -> Finding:
-    """Check the interpreter's version."""
-    here = ".".join(map(str, sys.version_info[:3]))
-    if not (3, 11, 4) <= sys.version_info[:3] < (3, 14):
-        return fail(f"{sys.executable} is {here}; the labs need 3.11.4 to 3.13", "make env PYTHON=/path/to/python3.13")
-    return ok(f"{here} in {format_path(Path(sys.prefix))}")
-
-
 def packages() -> Finding:
     """Check the packages that the labs import, except TensorFlow and Horovod, which have their own checks."""
     lines = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     names = [re.findall(r"[\w-]+", line)[0] for line in lines if not line.startswith("tensorflow")]
     if missing := [name for name in names if version(name) is None]:
         return fail(f"not installed: {', '.join(missing)}", install(missing[0]))
-    if not (version("keras") or "").startswith("3."):
-        return fail(f"keras {version('keras')} is installed: the labs need keras 3", install("keras"))
     if others := [name for name in [*names, "keras"] if version(name) != pins().get(name, version(name))]:
         return warn(", ".join(f"{name} {version(name)} (tested with {pins()[name]})" for name in others),
                     install(others[0]))
-    return ok(f"{len(names)}, all installed")
+    here = ".".join(map(str, sys.version_info[:3]))
+    return ok(f"{len(names)} for Python {here}, all installed in {format_path(Path(sys.prefix))}")
 
 
 def tensorflow() -> Finding:
     """Compare TensorFlow's version with the one that the labs are tested with, and import it in a separate process."""
-    if not version("tensorflow"):
-        return fail(f"tensorflow is not installed for {sys.executable}", install("tensorflow"))
-    facts, tested = _probe(), environment.tested()["tensorflow"]
+    (facts, cause), pin = _import(), tested()["tensorflow"]
     if "tensorflow" not in facts:
-        return _explain_import("tensorflow")
-    if version("tensorflow") != tested:
-        return warn(f"{facts['tensorflow']}; the labs are tested with {tested}", "docs/setup.md")
+        return _explain(cause, "tensorflow")
+    if version("tensorflow") != pin:
+        return warn(f"{facts['tensorflow']}; the labs are tested with {pin}", "docs/setup.md")
     return ok(f"{facts['tensorflow']} with Keras {facts['keras']}")
 
 
 def horovod() -> Finding:
-    """Compare the installed TensorFlow with the one that Horovod was built for, and import Horovod."""
-    built_for, here = _built_for(), re.match(r"[\d.]*\d", version("tensorflow") or "")
-    if version("horovod") != (pin := environment.tested()["horovod"]):
+    """Import Horovod, which refuses a TensorFlow for which it was not built, and look at how it was built."""
+    if version("horovod") != (pin := tested()["horovod"]):
         return fail(f"the labs need Horovod {pin}, and {version('horovod') or 'none'} is installed", install("horovod"))
-    if built_for and here and built_for != here[0]:
-        return fail(f"Horovod was built for TensorFlow {built_for}, and {here[0]} is installed", install("horovod"))
-    if not version("horovod_keras3"):
-        return fail(f"horovod_keras3 is not installed for {sys.executable}", install("horovod_keras3"))
-    facts = _probe()
+    facts, cause = _import()
     if "horovod" not in facts:
-        return _explain_import("horovod")
+        return _explain(cause, "horovod")
     if not facts["mpi"]:
         return fail("it was built without MPI, which starts the workers", install("horovod"))
     if not facts["gloo"]:
@@ -138,32 +142,20 @@ def horovod() -> Finding:
     return ok(f"{facts['horovod']} for TensorFlow {facts['tensorflow']}; MPI, Gloo{', NCCL' * facts['nccl']}")
 
 
-def _built_for() -> str | None:
-    """Return the version of TensorFlow that Horovod was built for, or None if its build did not record it."""
-    files = metadata.files("horovod") or () if version("horovod") else ()
-    recorded = [file.read_text() for file in files if file.name == "metadata.json" and file.parent.name == "horovod"]
-    return json.loads(recorded[0]).get("tensorflow") if recorded else None
-
-
 @functools.cache
-def _import() -> Any:
-    """Import both libraries in a process, which a broken one may kill; it prints a line of JSON for each."""
+def _import() -> tuple[dict[str, Any], str]:
+    """Import both libraries in a process, which a broken one may kill; return what they report, and why it failed."""
     from labs.run import mpirun, supervisor  # Here: packages may be missing.
 
-    return supervisor.complete([sys.executable, "-P", "-c", PROBE], 180, mpirun.environment())
+    done = supervisor.complete([sys.executable, "-P", "-c", PROBE], 180, mpirun.environment())
+    lines = [json.loads(line) for line in done.out.splitlines() if line.startswith("{")]
+    return {name: value for line in lines for name, value in line.items()}, done.cause
 
 
-def _probe() -> dict[str, Any]:
-    """Return what both libraries report."""
-    lines = [json.loads(line) for line in _import().out.splitlines() if line.startswith("{")]
-    return {name: value for line in lines for name, value in line.items()}
-
-
-def _explain_import(name: str) -> Finding:
+def _explain(cause: str, name: str) -> Finding:
     """Return why a library did not load, with the environment variable that may be the reason."""
     library_path = "unset LD_LIBRARY_PATH" * bool(os.environ.get("LD_LIBRARY_PATH"))
-    cure = NO_AVX if _import().code == -signal.SIGILL else _unset() or library_path or install(name)
-    return fail(f"it does not load: {_import().cause}", cure)
+    return fail(f"it does not load: {cause}", _unset() or library_path or install(name))
 
 
 def variables() -> list[Finding]:
@@ -195,8 +187,6 @@ def gpus() -> Finding:
     """Compare the driver's GPUs with TensorFlow's, and check whether Horovod sends gradients directly between them."""
     import pynvml
 
-    from labs.run import mpirun
-
     try:
         pynvml.nvmlInit()
         present = pynvml.nvmlDeviceGetCount()
@@ -204,45 +194,38 @@ def gpus() -> Finding:
         return absent("no NVIDIA driver; the labs run on the CPU")
     except pynvml.NVMLError as error:
         return fail(f"the GPUs' driver does not work: {error}", "ask the machine's administrator to run nvidia-smi")
-    if not (visible := mpirun.visible_gpus()):
+    if not (visible := len(resources.gpus())):
         return absent(f"CUDA_VISIBLE_DEVICES hides all {present}; the labs run on the CPU")
-    if not _probe().get("gpus"):
+    facts, _ = _import()
+    if not facts.get("gpus"):
         return fail("TensorFlow sees none of the GPUs: a CUDA library is missing, or the driver is too old",
                     "make horovod; if that does not help: docs/setup.md")
-    if not _probe().get("nccl"):
+    if not facts.get("nccl"):
         return warn("Horovod was built without NCCL: gradients go from GPU to GPU through host memory", "make horovod")
     return ok(f"{visible} of {present} can be used; NCCL is built into Horovod")
 
 
 def slurm() -> Finding:
-    """Check Slurm's controller, and the partition that jobs go to."""
+    """Check Slurm's controller, and list its partitions."""
     if shutil.which("sinfo") is None:
         return absent("not on this machine")
     try:
-        rows = slurm_commands.rows("sinfo", "--noheader", "--format=%R|%P|%a|%T")
+        rows = slurm_commands.rows("sinfo", "--noheader", "--summarize", "--format=%P|%a")
     except slurm_commands.NoSlurmError:
-        if os.environ.get("SLURM_CONF"):
-            raise
         return absent("its programs are installed, but no cluster is configured (slurm.conf)")
-    up = [name for name, _, available, state in rows
-          if available == "up" and not re.match(r"down|drain|fail|maint|unk|.*\*", state)]
-    default = next((name for name, starred, *_ in rows if starred.endswith("*")), "of no name")
-    chosen, listed = os.environ.get("SBATCH_PARTITION", default), ", ".join(dict.fromkeys(row[1] for row in rows))
-    if chosen not in up:
-        return fail(f"partition {chosen}, where jobs would go, does not exist or has no node that is up; there are: "
-                    f"{listed}", f"export SBATCH_PARTITION={up[0]}" if up else "tell the cluster's administrator")
-    return ok(f"the controller answers; partitions: {listed}")
+    return ok(f"the controller answers; partitions: {', '.join(f'{name} ({state})' for name, state in rows)}")
 
 
 def proof() -> Finding:
     """Run setup/proof.py on two workers, started as `labs run` starts them: they take a step together."""
-    from labs.run import failure, mpirun, supervisor
+    from labs.run import mpirun, supervisor
 
     env = mpirun.environment()
-    if mpirun.visible_gpus() < 2:
+    if len(resources.gpus()) < 2:
         env["CUDA_VISIBLE_DEVICES"] = ""  # NCCL refuses two workers on one GPU.
     outcome = supervisor.complete([*mpirun.command(2), sys.executable, str(ROOT / "setup/proof.py")], 300, env)
-    if (verdict := failure.proof_verdict(outcome.out)) and outcome.code == 0:
+    verdict = "".join(re.findall(f"(?m)^{PROOF_PREFIX}(.*)", outcome.out)[-1:])
+    if verdict and outcome.code == 0:
         return ok(verdict)
     return fail(verdict or f"two workers could not complete a training step: {outcome.cause}",
                 _unset() or install("horovod"))
@@ -250,5 +233,5 @@ def proof() -> Finding:
 
 CHECKS: dict[str, Callable[[], Finding | list[Finding]]] = {
     check.__name__: check
-    for check in (python, packages, variables, disk, slurm, tensorflow, horovod, gpus, proof)}
+    for check in (packages, variables, disk, slurm, tensorflow, horovod, gpus, proof)}
 """The checks in the order of their lines: slow ones come last."""

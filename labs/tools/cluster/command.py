@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from labs.run import cluster_state as state
-from labs.run import terminal, usage
-from labs.run.errors import LabError
+from labs.run import command_line, terminal
+from labs.run.errors import plural
 from labs.run.paths import search_path
-from labs.run.text import plural
 from labs.tools.cluster import nodes, slurm
 
 DESCRIPTION = """\
@@ -54,12 +53,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_up(up: argparse.ArgumentParser) -> None:
     """Add the options of `labs cluster up`."""
-    up.add_argument("--nodes", type=usage.count, default=2, metavar="N", help="number of nodes; default: 2")
-    up.add_argument("--cores", type=usage.count, default=1, metavar="N", help="cores of each node; default: 1")
+    up.add_argument("--nodes", type=command_line.count, default=2, metavar="N", help="number of nodes; default: 2")
+    up.add_argument("--cores", type=command_line.count, default=1, metavar="N", help="cores of each node; default: 1")
     up.add_argument("--slurm", action="store_true", help="run Slurm on it: slurmctld, and a slurmd on each node")
-    up.add_argument("--cpus", type=usage.count, default=0, metavar="N",
+    up.add_argument("--cpus", type=command_line.count, default=0, metavar="N",
                     help="CPUs per node that Slurm assumes; default: its cores, and at least 2")
-    up.add_argument("--gpus", type=usage.count, default=0, metavar="N", help="GPUs per node that Slurm assumes")
+    up.add_argument("--gpus", type=command_line.count, default=0, metavar="N", help="GPUs per node that Slurm assumes")
     up.add_argument("--partitions", choices=list(slurm.PARTITIONS), default="lab",
                     help="Slurm's partitions; default: lab, one without limits. course: lab 11's three")
 
@@ -72,29 +71,20 @@ def main(args: argparse.Namespace) -> None:
                                    start_slurm if args.slurm else None)))
         print(f"next: labs cluster {'shell' if args.slurm else 'run lab11'}; labs cluster down ends it")
     elif args.action == "link":
-        print(describe(_set_links(args)))
+        changes = {"bandwidth": args.bandwidth, "up": args.is_up}
+        print(describe(nodes.set_links(args.node, {name: value for name, value in changes.items()
+                                                   if value is not None})))
     elif args.action == "status":
         print(describe(state.require()))
     elif args.action == "down":
         print("the cluster has ended" if nodes.end() else "no cluster was up")
     elif args.action == "shell":
         _open_shell(state.require(), args.words)
-    else:
-        _launch(state.require(), args.action, args.words)
-
-
-def _set_links(args: argparse.Namespace) -> state.Cluster:
-    changes = {name: value for name, value in (("bandwidth", args.bandwidth), ("up", args.is_up)) if value is not None}
-    if not changes:
-        raise LabError("say what to change: --bandwidth, --down or --up; `labs cluster status` shows the links")
-    return nodes.set_links(args.node, changes)
-
-
-def _launch(cluster: state.Cluster, action: str, words: Sequence[str]) -> NoReturn:
-    """Run `labs run` or `labs sweep` on the head: mpirun starts workers on all nodes."""
-    if action == "run":  # A later --workers overrides this one.
-        words = [*words[:1], "--workers", str(sum(map(len, cluster.cores.values()))), *words[1:]]
-    _run_on(cluster, state.HEAD, [sys.executable, "-P", "-m", "labs", action, *words], nodes.launch_variables())
+    else:  # mpirun starts workers on all nodes. A later --workers overrides this one.
+        cluster = state.require()
+        workers = ["--workers", str(sum(map(len, cluster.cores.values())))] if args.action == "run" else []
+        words = [args.action, *args.words[:1], *workers, *args.words[1:]]
+        _run_on(cluster, state.HEAD, [sys.executable, "-P", "-m", "labs", *words], nodes.launch_variables())
 
 
 def _open_shell(cluster: state.Cluster, words: Sequence[str]) -> NoReturn:

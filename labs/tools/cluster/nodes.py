@@ -3,7 +3,6 @@
 All processes are in the namespaces of one process, the head. When it ends, the kernel ends all the rest.
 """
 
-import contextlib
 import dataclasses
 import itertools
 import os
@@ -52,8 +51,6 @@ QUEUE_BYTES = 32 * 2**20
 """A queue so long that no packet is dropped: a drop would add TCP's waiting time to the link's."""
 
 
-# Start and end.
-
 def start(count: int, cores: int, bandwidth: str, start_slurm: Callable[[state.Cluster], None] | None) -> state.Cluster:
     """Start a cluster of nodes named node1, node2, ... with a bandwidth in each direction of their links; return it."""
     if absent := [program for program in PROGRAMS if not shutil.which(program, path=search_path())]:
@@ -90,9 +87,8 @@ def end() -> bool:
     if cluster := state.current():
         head = psutil.Process(cluster.head[0])
         head.kill()
-        # The kernel first ends all others. In a container whose first process reaps no zombies, this could block.
-        with contextlib.suppress(psutil.TimeoutExpired):
-            head.wait(5)
+        # The kernel first ends all others. In a container whose first process reaps no zombies, it stays.
+        psutil.wait_procs([head], 5)
     if (state.folder() / state.FILE).exists():
         shutil.rmtree(state.folder())
     return cluster is not None
@@ -101,15 +97,12 @@ def end() -> bool:
 def _make_folder() -> Path:
     """Make the cluster's folder, which only this user may enter; its end deletes all that is in it."""
     folder = state.folder()
-    try:
-        if (folder / state.FILE).exists():  # Of a cluster that was killed.
-            shutil.rmtree(folder)
-        if folder.exists():
-            folder.rmdir()
-        (folder / "tmp").mkdir(parents=True)
-        folder.chmod(0o700)
-    except OSError as problem:
-        raise LabError(f"{folder}: {problem.strerror}; set {state.FOLDER} to a path that does not exist") from None
+    if (folder / state.FILE).exists():  # Of a cluster that was killed.
+        shutil.rmtree(folder)
+    if folder.exists():
+        raise LabError(f"{folder} exists already; set {state.FOLDER} to a path that does not exist")
+    folder.mkdir(mode=0o700, parents=True)
+    (folder / "tmp").mkdir()
     return folder
 
 
@@ -147,8 +140,6 @@ def _make_nodes(folder: Path, cluster: state.Cluster) -> state.Cluster:
     return dataclasses.replace(cluster, pids=cluster.pids | pids)
 
 
-# Links.
-
 def set_links(nodes: Collection[str], changes: Mapping[str, Any]) -> state.Cluster:
     """Change fields of the links of some nodes, by default of all; return the cluster."""
     cluster = state.require()
@@ -181,8 +172,6 @@ def _link_commands(node: str, pid: int, link: state.Link) -> Iterator[str]:
     # A port that is down drops every packet; the node's interface stays up.
     yield f"ip link set {node} {'master switch' if link.up else 'nomaster'}"
 
-
-# Commands on a host, from outside or from another host.
 
 def command(cluster: state.Cluster, host: str, words: Sequence[str], cwd: Path = Path("/"),
             variables: Mapping[str, str] | None = None) -> list[str]:

@@ -5,10 +5,9 @@ import sys
 
 from labs.lint import rules, tables
 from labs.results import records
-from labs.run import usage
-from labs.run.errors import ERROR_PREFIX, LabError
+from labs.run import command_line
+from labs.run.errors import ERROR_PREFIX, LabError, one_line, plural
 from labs.run.paths import results_dir
-from labs.run.text import one_line, plural
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = (f"columns of a table; all are optional, but give at least one figure:\n{', '.join(tables.COLUMNS)}"
                      f"\n\n{tables.MEANINGS}")
-    parser.add_argument("paths", nargs="*", type=usage.path, metavar="RESULTS | FILE.csv",
+    parser.add_argument("paths", nargs="*", type=command_line.path, metavar="RESULTS | FILE.csv",
                         help="results folders and tables typed by hand; default: your results folder")
     parser.add_argument("--template", action="store_true",
                         help="print an empty table to fill in: labs lint --template > mine.csv")

@@ -47,9 +47,5 @@ def _without_outputs(page: str) -> str:
 
 def _digest(page: str) -> str:
     """Return a digest of a notebook's cells; JupyterLab rewrites the rest when it saves."""
-    try:
-        cells = [(cell["cell_type"], "".join(cell["source"]), cell.get("outputs"))
-                 for cell in json.loads(page)["cells"]]
-    except (ValueError, TypeError, KeyError):
-        return hashlib.sha256(page.encode()).hexdigest()
+    cells = [(cell["cell_type"], "".join(cell["source"]), cell.get("outputs")) for cell in json.loads(page)["cells"]]
     return hashlib.sha256(json.dumps(cells).encode()).hexdigest()

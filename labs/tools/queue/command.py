@@ -7,8 +7,7 @@ import shlex
 from collections.abc import Sequence
 
 from labs.run import slurm
-from labs.run.errors import LabError
-from labs.run.text import printable
+from labs.run.errors import LabError, printable
 
 COLUMNS = "%i|%A|%T|%P|%D|%l|%S|%N|%E|%r|%j"
 """squeue's: id, number, state, partition, nodes, limit, start, its nodes, dependency, reason, name."""
@@ -21,8 +20,6 @@ REASONS = {
                 "update jobid={job} timelimit=00:15:00",
     "Resources": "it waits until enough nodes, CPUs or GPUs are free; a shorter limit may fit into a gap: scontrol "
                  "update jobid={job} timelimit=00:15:00",
-    "Nodes required for job are*": "the nodes that it needs are down, or kept for jobs before it; wait, or use another "
-                                   "partition: sinfo -s",
     "ReqNodeNotAvail": "nodes that it needs are down, drained or reserved; wait; if the job names nodes (-w), let it "
                        "take any: scontrol update jobid={job} reqnodelist=",
     "PartitionTimeLimit": "it never starts, because its limit {limit} is above that of partition {partition}; scontrol "
@@ -33,24 +30,18 @@ REASONS = {
     "Partition*": "the partition {partition} starts no jobs at present; wait, or use another: sinfo -s",
     "JobHeldUser": "you are holding it back; scontrol release {job}",
     "JobHeldAdmin": "an administrator is holding it back; ask the site's help desk why",
-    "*equeue*": "it was requeued and is held; read its log, then scontrol release {job}",
     "DependencyNeverSatisfied": "it never starts, because {dependency} cannot be fulfilled any more; scancel {job}",
     "Dependency": "it waits for other jobs ({dependency})",
     "BeginTime": "it was submitted to begin later (--begin), or is paused after a requeue; at once: scontrol update "
                  "jobid={job} starttime=now",
-    "JobArrayTaskLimit": "its array runs a limited number of jobs at a time (--array=...%N); wait",
-    "Reservation": "its reservation has not begun; when it begins: scontrol show reservation",
-    "Invalid*": "its account or --qos is not one of yours; yours: sacctmgr show assoc user=$USER format=account,qos",
     "*Max*WallDuration*": "its limit {limit} is above what you may ask for; scontrol update jobid={job} "
                           "timelimit=01:00:00",
     "*Max[JS]*": "you have as many jobs as you are allowed; wait until some have ended",
-    "*Per[UA]*": "your jobs together have as many {what} as they may use; wait until some have ended",
-    "*Max*": "it never starts, because it asks for more {what} than one job may; scancel {job}, and ask for less",
-    "*Grp*": "the jobs of your account or --qos together have used up their {what}; wait, or ask the account's owner",
+    "*Per[UA]*": "your jobs together have as many CPUs, GPUs or nodes as they may use; wait until some have ended",
+    "*Max*": "it never starts, because it asks for more than one job may; scancel {job}, and ask for less",
+    "*Grp*": "the jobs of your account or --qos together have used up their share; wait, or ask the account's owner",
     "*": "see JOB REASON CODES in man squeue; scontrol show job {job}",
 }
-KINDS = {"cpu": "CPUs", "gres": "GPUs", "mem": "memory", "node": "nodes", "wall": "time", "job": "jobs"}
-"""What a limit counts, by a part of its code."""
 REFUSALS = {
     "node configuration|feature": f"what nodes have, and which are up: {NODES}",
     "partition": "choose one that is up: sinfo -s; then --partition=NAME",
@@ -98,8 +89,7 @@ def explain_reason(reason: str, **facts: str) -> str:
     """Return what a reason code of squeue means, and a cure; `facts` are the values of its placeholders."""
     code, _, detail = reason.replace("_", " ").partition(",")  # "ReqNodeNotAvail, UnavailableNodes:node2"
     text = next(text for pattern, text in REASONS.items() if fnmatch.fnmatchcase(code, pattern))
-    counted = next((words for part, words in KINDS.items() if part in code.lower()), "of something")
-    return text.format(what=counted, **facts) + (f" ({detail.strip()})" if "UnavailableNodes" in detail else "")
+    return text.format(**facts) + (f" ({detail.strip()})" if "UnavailableNodes" in detail else "")
 
 
 def check_job(words: Sequence[str]) -> list[str]:

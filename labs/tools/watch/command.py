@@ -5,11 +5,10 @@ import sys
 import time
 from pathlib import Path
 
-from labs.run import catalogue, heartbeat, terminal, usage
-from labs.run.errors import LabError, quoted
+from labs.run import catalogue, command_line, heartbeat, terminal
+from labs.run.errors import LabError, printable, quoted
 from labs.run.heartbeat import Heartbeat
 from labs.run.paths import format_path, results_dir
-from labs.run.text import printable
 
 PERIOD = 2.0  # Seconds between two tables.
 HEADING = ["rank", "node", "epoch", "step", "ms a step", "ms waiting", "heartbeat"]
@@ -21,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                           "that waits least is the one for which the others wait. Ctrl-C ends it, and the run goes on.")
     parser.add_argument("run", nargs="?", metavar="RUN",
                         help="name of a run, or of a lab for its newest run; default: the newest run")
-    parser.add_argument("--results", type=usage.path, default=results_dir(), help="the results folder")
+    parser.add_argument("--results", type=command_line.path, default=results_dir(), help="the results folder")
 
 
 def main(args: argparse.Namespace) -> None:

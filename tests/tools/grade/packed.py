@@ -9,8 +9,7 @@ from pathlib import Path
 
 from labs import exercises
 from labs.exercises.grading import Question
-from labs.measure import throughput
-from labs.results import records
+from labs.results import run_record
 from labs.run import catalogue
 from labs.run.paths import ROOT
 from tests.exercises import planted
@@ -20,7 +19,7 @@ from tests.exercises.solved import solution
 def signed(record: dict, student: str) -> dict:
     """Return a record with its owner and its digest."""
     record = {name: value for name, value in record.items() if name != "digest"} | {"student": student}
-    return record | {"digest": records.digest(record)}
+    return record | {"digest": run_record.digest(record)}
 
 
 def measured(student: str, lab: str = "lab04") -> list[dict]:
@@ -30,9 +29,7 @@ def measured(student: str, lab: str = "lab04") -> list[dict]:
         record["started"], history = f"2026-11-20T10:{index:02}:00+0000", record["history"]
         for row in history:
             row["train_seconds"] *= noise.uniform(0.98, 1.02)
-        record["timings"] |= {"first_epoch_seconds": history[0]["train_seconds"] if history else None,
-                              "images_per_sec": throughput.images_per_sec(history),
-                              "seconds_per_epoch": throughput.seconds_per_epoch(history),
+        record["timings"] |= {**run_record.epoch_timings(history),
                               "total_seconds": 9.1 * noise.uniform(1, 1.1) + sum(
                                   row["train_seconds"] + row.get("val_seconds", 0) for row in history)}
     return [signed(record, student) for record in made]

@@ -16,9 +16,7 @@ import pytest
 import requests
 from jupyter_client import BlockingKernelClient
 
-from labs.cli import commands
 from labs.run import catalogue
-from labs.run.errors import LabError
 from labs.run.paths import ROOT
 from labs.tools.notebook import command, working_copies
 from tests import listening
@@ -116,10 +114,3 @@ def test_a_copy_follows_its_notebook_until_it_is_edited(tmp_path, text, printed)
     assert (working_copies.update(*folders), copy.read_text()) == (["page.ipynb"], edited)
     copy.unlink()
     assert (working_copies.update(*folders), nbformat.read(copy, 4).cells[0].outputs) == ([], [])
-
-
-def test_where_copies_cannot_be_written_one_line_names_the_cure(tmp_path, monkeypatch):
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("LABS_WORK", str(tmp_path / "file/work"))
-    with pytest.raises(LabError, match=r"cannot be written to .*/file/work: Not a directory; set LABS_WORK to"):
-        commands.dispatch(["notebook", "--copy-only"])

@@ -5,21 +5,21 @@ import pty
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from labs.run import mpirun
+from labs.run.paths import ROOT
 from tests.waiting import ends
 
 WATCH = [sys.executable, "-m", "labs", "watch"]
-PROGRAM = Path(__file__).parents[2] / "workers/programs/slow_rank.py"
 
 
 @pytest.mark.workers
 def test_a_real_run_is_watched_to_its_end_and_the_slow_rank_waits_least(tmp_path):
-    run = subprocess.Popen([*mpirun.command(2), sys.executable, PROGRAM, tmp_path, "20"], env=mpirun.environment(),
-                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    run = subprocess.Popen([*mpirun.command(2), sys.executable, "-m", "tests.workers.programs.single_fault", "--name",
+                            "slow", "--epochs", "20", "--results", tmp_path], cwd=ROOT, stdout=subprocess.DEVNULL,
+                           stderr=subprocess.DEVNULL, env=mpirun.environment() | {"FAULT": "1 dawdles"})
     ours, terminal = pty.openpty()
     text, waiting = "", list[float]()
     try:
@@ -28,7 +28,7 @@ def test_a_real_run_is_watched_to_its_end_and_the_slow_rank_waits_least(tmp_path
                 text = subprocess.run([*WATCH, "slow", "--results", tmp_path], capture_output=True, text=True,
                                       check=False).stdout
                 waiting = [float(each) for each in re.findall(r"(?m)\d\.\d  +(\d+\.\d)  +\d+ s ago$", text)]
-            assert waiting[1] < waiting[0], text  # Rank 1 sleeps for 30 ms in each step.
+            assert waiting[1] < waiting[0], text  # Rank 1 sleeps in each step.
             watch = subprocess.Popen([*WATCH, "--results", tmp_path], stdin=terminal, stdout=terminal)
             assert (watch.wait(), run.wait()) == (0, 0)
         assert "/slow: finished" in os.read(ours, 2**16).decode()

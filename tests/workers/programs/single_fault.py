@@ -1,7 +1,4 @@
-"""A small lab in whose training one worker goes wrong, as the environment's FAULT says: "RANK KIND".
-
-The moment of the fault is noted in the file `fault` of the run's folder.
-"""
+"""A small lab in which one worker goes wrong, as the environment's FAULT says: "RANK KIND"; `fault` has the time."""
 
 import dataclasses
 import os
@@ -12,8 +9,7 @@ import time
 from typing import Literal
 
 from labs.run.catalogue import Lab
-from labs.run.fields import BatchSize, Seed
-from labs.run.options import Options
+from labs.run.fields import BatchSize, Options, Seed
 from labs.run.worker import main
 
 EPOCH, STEP = 2, 3
@@ -32,52 +28,29 @@ class Config:
 PRESETS = {"demo": Config()}
 
 
-def raises(model):
-    """Meet a problem that no code expects."""
-    raise RuntimeError("the pipe has burst\nin two lines")
+def go_wrong(kind: str, model) -> None:
+    """Have a fault in the thread that trains; "loops" comes before the heartbeat has reported the step."""
+    if kind == "raises":  # A problem that no code expects.
+        raise RuntimeError("the pipe has burst\nin two lines")
+    if kind == "exits":  # As a script does that believes to be done.
+        sys.exit(0)
+    elif kind == "vanishes":  # At once and without a sign of failure.
+        os._exit(0)
+    elif kind == "breaks_down":  # As a library does that calls C's exit.
+        os._exit(3)
+    elif kind == "is_asked_to_stop":  # By the signal that `labs run` sends for Ctrl-C.
+        os.kill(os.getpid(), signal.SIGUSR1)
+    elif kind == "computes_nan":
+        model.layers[-1].bias.assign([float("nan")] * 10)
+    elif kind == "has_no_room":  # As on a full disk, for a checkpoint.
+        sys.dont_write_bytecode = True  # Python would cut off the modules that it compiles from now on.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+    elif kind == "allocates":  # More memory than any machine has.
+        import tensorflow as tf
 
-
-def exits(model):
-    """Leave politely, as a script does that believes to be done."""
-    sys.exit(0)
-
-
-def vanishes(model):
-    """Leave at once and without a sign of failure."""
-    os._exit(0)
-
-
-def breaks_down(model):
-    """End as a library does that calls C's exit."""
-    os._exit(3)
-
-
-def is_asked_to_stop(model):
-    """Get the signal that `labs run` sends for Ctrl-C."""
-    os.kill(os.getpid(), signal.SIGUSR1)
-
-
-def computes_nan(model):
-    """Make a weight NaN."""
-    model.layers[-1].bias.assign([float("nan")] * 10)
-
-
-def has_no_room(model):
-    """Be unable to write a checkpoint, as on a full disk."""
-    sys.dont_write_bytecode = True  # Python would cut off the modules that it compiles from now on.
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
-
-
-def allocates(model):
-    """Ask TensorFlow for more memory than any machine has."""
-    import tensorflow as tf
-
-    tf.zeros([1 << 47])
-
-
-FAULTS = {each.__name__: each
-          for each in (raises, exits, vanishes, breaks_down, is_asked_to_stop, computes_nan, has_no_room, allocates)}
-"""What happens after a step, in the thread that trains."""
+        tf.zeros([1 << 47])
+    elif kind in ("loops", "dawdles"):
+        time.sleep(1e6 if kind == "loops" else 0.05)
 
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
@@ -85,9 +58,9 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     import numpy as np
     import tensorflow as tf
 
-    from labs.datasets.augment import Augment
+    from labs.datasets.pipeline import Augment
     from labs.datasets.splits import Subset
-    from labs.results import records
+    from labs.results import run_record
     from labs.run import heartbeat
     from labs.training import workers
     from labs.training.loop import evaluate, fit
@@ -112,30 +85,31 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
             layers.Dense(10, activation="softmax")])
         if mine and kind == "freezes":
             os.kill(os.getpid(), signal.SIGSTOP)
-        if mine and kind in FAULTS:
-            _after_step(heartbeat.current(), lambda: FAULTS[kind](model), job.folder / "fault")
-        elif mine:
-            (job.folder / "fault").write_text(str(time.time()))
+        if mine:
+            _have(kind, model, heartbeat.current(), job.folder / "fault")
         train = Subset(images, np.arange(317) % 10, np.arange(317))
         history = fit(job, model, tf.keras.optimizers.Adam(0.01), train, batch_size=config.batch_size,
                       epochs=config.epochs, augment=Augment(), backward_passes_per_step=2)
         evaluate(job, model, train, config.batch_size)
         if mine and kind == "finishes late":  # As with large curves on a slow file system.
             time.sleep(3 * options.stall_seconds)
-        return records.finish(job, history)
+        return run_record.finish(job, history) if kind != "keeps no record" else None
 
 
-def _after_step(watched, fault, note) -> None:
-    """Have a fault after the given step: the heartbeat reports each."""
-    tell = watched.step
+def _have(kind: str, model, monitor, note) -> None:
+    """Have a fault when the heartbeat reports the given step; `dawdles` is one in each step."""
+    tell = monitor.step
+    note.write_text(str(time.time()))
 
     def step(epoch: int, step: int, waited: float = 0.0) -> None:
-        tell(epoch, step, waited)
-        if (epoch, step) == (EPOCH, STEP):
+        is_time = (epoch, step) == (EPOCH, STEP) or kind == "dawdles"
+        if not is_time or kind != "loops":
+            tell(epoch, step, waited)
+        if is_time:
             note.write_text(str(time.time()))
-            fault()
+            go_wrong(kind, model)
 
-    watched.step = step
+    monitor.step = step
 
 
 LAB = Lab(Config, PRESETS, run)
