@@ -36,7 +36,7 @@ class Question:
 
 
 class NoAnswerError(AssertionError):
-    """There is nothing to judge, and nothing to keep: no answer yet, or a cell that cannot run alone."""
+    """There is nothing to judge or to keep: no answer yet, or a cell that cannot run alone."""
 
 
 class NotInstalledError(NoAnswerError):
@@ -65,20 +65,14 @@ def grade_number(answer: Any, right: float, unit: str, formula: str, mistakes: M
                  rel_tol: float = 0.02, abs_tol: float = 0.0) -> str:
     """Compare a number with the right one and return the formula; AssertionError names the mistake and the formula.
 
-    Args:
-        answer: Anything.
-        right: The right number.
-        unit: Its unit: "steps", "ms", "no unit"; "share" is a number from 0 to 1.
-        formula: How to compute it, in words that a student finds in the notebook.
-        mistakes: Figures that typical mistakes give, by what the mistake is: "that is ...".
-        rel_tol, abs_tol: The relative tolerance, and the absolute one, for what may be near 0.
+    The unit is "steps", "ms", "no unit", or "share", a number from 0 to 1. `mistakes` has the figures that typical
+    mistakes give, by what the mistake is: "that is ...". `abs_tol` is for what may be near 0.
     """
     usable = is_number(answer) and abs(answer) < 1e300  # Neither NaN nor infinite.
     require(usable, f"the answer is a number ({unit}), not {format_value(answer)}")
-    given = float(answer)
 
     def near(value: float, tolerance: float = rel_tol) -> bool:
-        return abs(given - value) <= max(tolerance * abs(value), abs_tol)
+        return abs(answer - value) <= max(tolerance * abs(value), abs_tol)
 
     if near(right):
         return formula
@@ -86,8 +80,8 @@ def grade_number(answer: Any, right: float, unit: str, formula: str, mistakes: M
     hints = [*(mistakes or {}).items(), *((hint, factor * right) for factor, hint in factors.items())]
     hint = next((hint for hint, value in hints if near(value, max(rel_tol, 0.005))), (
         "it is not one of the usual mistakes; check the units, and which number is divided by which"))
-    raise AssertionError(f"{given:.6g} is not right: {hint}. "
-                         f"{FORMULA}{formula}" + f" ({unit})" * (unit != "no unit"))
+    of = f" ({unit})" * (unit != "no unit")
+    raise AssertionError(f"{float(answer):.6g} is not right: {hint}. {FORMULA}{formula}{of}")
 
 
 def is_number(answer: Any) -> bool:
@@ -106,9 +100,8 @@ def grade_choice(answer: Any, right: Collection[Any], others: Mapping[Any, str],
 
 def grade_entries(answer: Any, graders: Mapping[Any, Callable[[Any], str]]) -> str:
     """Grade each entry of a dictionary with its own grader; AssertionError names the entry, or those expected."""
-    expected = "{" + ", ".join(f"{name!r}: ..." for name in graders) + "}"
-    require(isinstance(answer, Mapping) and set(answer) == set(graders),
-            f"the answer is {expected}, not {format_value(answer)}")
+    require(isinstance(answer, Mapping) and set(answer) == set(graders), "the answer is {" + ", ".join(
+        f"{name!r}: ..." for name in graders) + f"}}, not {format_value(answer)}")
     reasons = {}
     for name, grade in graders.items():
         try:
@@ -132,9 +125,8 @@ def shorten(text: str) -> str:
 def judged(guess: Any, right: Any, within: float = 0.0, margin: float = 0.0) -> str:
     """Return a prediction with "right", "not quite: ..." or "incomplete: ..."; without one, return it as text.
 
-    A guess is a value, or as many as `right` has; None, also in place of a value, means no prediction. A list or a
-    dictionary holds several right values; in a set each one is right. A number may be off by `within` of the right one,
-    and always by `margin`.
+    None, also in place of a value, means no prediction. A list or a dictionary holds several right values; in a set any
+    is right. A number may be off by `within` of the right one, and always by `margin`.
     """
     text, pairs = format_value(guess), list(_pair(guess, right))
     given = [pair for pair in pairs if pair[0] is not None]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from labs.exercises.code_tasks import StudentFunction, arrays, bug, close, code
+from labs.exercises.code_tasks import StudentFunction, bug, close, code
 from labs.exercises.grading import Question, grade_entries, grade_number
 from labs.exercises.selecting import Record, multi_worker, newest
 
@@ -101,9 +101,7 @@ def _grade_accumulate(run: StudentFunction) -> str:
     for images in pieces:
         each = [(run.rng if images == pieces[-1] else rng).normal(size=3).round(2) for _ in images]
         call, right = run(each, list(images)), np.average(each, axis=0, weights=images)
-        one = arrays([call.value], [right])
-        call.expect(one, "the result is one array, of the shape of each gradient")
-        value = one[0] if one else right
+        (value,) = call.arrays([call.value], [right], "the result is one array, of the shape of each gradient")
         call.expect(len(images) == 1 or not close(value, np.sum(each, axis=0)), "that is the sum: the loss is a mean, "
                                                                                "so the gradient is one, too")
         call.expect(len(set(images)) == 1 or not close(value, np.mean(each, axis=0)),

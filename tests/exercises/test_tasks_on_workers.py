@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from labs import exercises
-from labs.exercises import two_workers
+from labs.exercises import fresh_process
 from labs.run.paths import ROOT
 from tests.exercises.solved import repaired_script, solution, with_solutions
 
@@ -44,7 +44,7 @@ def test_the_step_of_the_solution_passes_and_wrong_ones_are_refused(capsys):
     for right, wrong, hint in MISTAKES.values():
         assert right in BY_HAND
         with pytest.raises(AssertionError, match=hint):
-            two_workers.grade_step(BY_HAND.replace(right, wrong))
+            fresh_process.grade_step(BY_HAND.replace(right, wrong))
 
 
 # Scripts with a planted bug.

@@ -16,7 +16,6 @@ from labs.run import catalogue
 from labs.run.environment import personal_seed
 from labs.run.paths import ROOT
 from labs.tools.grade import command, judge
-from tests.exercises import planted
 from tests.exercises.solved import with_solutions
 from tests.tools.grade import packed
 
@@ -148,32 +147,6 @@ def test_open_answers_are_the_student_s_lines_only(lab, tmp_path):
     path = packed.write(tmp_path, "s1", lab, runs=[], notebook=page)
     assert judge_zip(path).open_answers == ["because it has more"]
     assert judge_zip(packed.write(tmp_path, "s1", lab, runs=[], notebook={"cells": 3})).problem
-
-
-SESSION = """
-import runpy, sys
-from labs import exercises
-solution = runpy.run_path(sys.argv[1], run_name="__main__")
-for name in exercises.entries("lab04"):
-    answer = solution[name[6:]]
-    exercises.check(name, answer(exercises.runs(name)) if ".q" in name else answer)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.everyday
-def test_what_labs_handin_packs_is_graded_as_the_notebook_judged_it(tmp_path):
-    work, results = tmp_path / "work", planted.write(tmp_path / "results", *packed.measured("s1"))
-    for folder in (work, tmp_path / "in"):
-        folder.mkdir()
-    shutil.copy(ROOT / "notebooks/lab04_speedup.ipynb", work)
-    env = os.environ | {"LABS_WORK": str(work), "LABS_RESULTS": str(results), "LABS_STUDENT": "s1",
-                        "PYTHONPATH": str(ROOT)}
-    for words in (["-c", SESSION, str(ROOT / "solutions/lab04_speedup.py")],
-                  ["-m", "labs", "handin", "lab04", "--output", str(tmp_path / "in")]):
-        subprocess.run([sys.executable, *words], cwd=work, env=env, check=True, stdout=subprocess.DEVNULL)
-    _, (row,) = grade(tmp_path / "in")
-    assert (row["student"], row["points"], row["of"], row["findings"]) == ("s1", "15", "15", "0")
 
 
 def judge_zip(path):
