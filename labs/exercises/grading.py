@@ -6,7 +6,7 @@ A grader names the mistake where it recognizes one, and never reveals the right 
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -128,41 +128,34 @@ def judged(guess: Any, right: Any, within: float = 0.0, margin: float = 0.0) -> 
     None, also in place of a value, means no prediction. A list or a dictionary holds several right values; in a set any
     is right. A number may be off by `within` of the right one, and always by `margin`.
     """
-    text, pairs = format_value(guess), list(_pair(guess, right))
-    given = [pair for pair in pairs if pair[0] is not None]
-    if not given:
+    text, outcomes = format_value(guess), _judge_parts(guess, right, within, margin)
+    if outcomes == {None}:
         return str(guess)
-    for one, value in given:
-        if is_number(value) and isinstance(one, str | tuple):  # "67%", and 18,760, which Python takes for two numbers.
-            return f"{text}: the answer must be a number, such as 0.67 or 18760, not {format_value(one)}"
+    if "no number" in outcomes:  # "67%", or 18,760, which Python takes for two numbers.
+        return f"{text}: the answer must be a number, such as 0.67 or 18760"
     allowed = " or ".join([f"within {within:.0%}"] * bool(within) + [f"within {margin:g}"] * bool(margin))
     measured = format_value(right) + f" ({allowed} is right)" * bool(allowed)
-    if not all(_matches(*pair, within, margin) for pair in given):
-        return f"{text}: not quite: {measured}"
-    if len(given) < len(pairs):
-        return f"{text}: incomplete: {measured}"
-    return f"{text}: right" + f": {measured}" * bool(allowed)
+    if outcomes == {True}:
+        return f"{text}: right" + f": {measured}" * bool(allowed)
+    return f"{text}: {'not quite' if False in outcomes else 'incomplete'}: {measured}"
 
 
-def _pair(guess: Any, right: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield each guess with the right value; a guess of another form matches nothing."""
+def _judge_parts(guess: Any, right: Any, within: float, margin: float) -> set[Any]:
+    """Return what holds about the parts of a guess: True, False, None without a prediction, "no number"."""
     if isinstance(right, Mapping) and isinstance(guess, Mapping):
         guess, right = list(map(guess.get, right)), list(right.values())
     if isinstance(right, list) and isinstance(guess, list | tuple | np.ndarray) and len(guess) == len(right) > 0:
-        for one, other in zip(guess, right, strict=True):
-            yield from _pair(one, other)
-    else:
-        yield guess, right
-
-
-def _matches(guess: Any, right: Any, within: float, margin: float) -> bool:
-    if isinstance(right, set):
-        return any(_matches(guess, each, within, margin) for each in right)
-    if is_number(guess) and is_number(right):
-        return bool(abs(guess - right) <= max(within * abs(right), margin, 1e-9))
+        return set().union(*(_judge_parts(*pair, within, margin) for pair in zip(guess, right, strict=True)))
+    if isinstance(right, set) and guess is not None:
+        return {any(_judge_parts(guess, each, within, margin) == {True} for each in right)}
+    if is_number(right):
+        if is_number(guess):
+            return {bool(abs(guess - right) <= max(within * abs(right), margin, 1e-9))}
+        return {"no number" if isinstance(guess, str | tuple) else None if guess is None else False}
     if isinstance(guess, str) and isinstance(right, str):
-        return guess.strip().casefold() == right.casefold()
-    return isinstance(guess, bool | np.bool_) and isinstance(right, bool | np.bool_) and guess == right
+        return {guess.strip().casefold() == right.casefold()}
+    return {None if guess is None else bool(
+        isinstance(guess, bool | np.bool_) and isinstance(right, bool | np.bool_) and guess == right)}
 
 
 def ratio(above: float, below: float) -> float:
