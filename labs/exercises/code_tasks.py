@@ -64,10 +64,14 @@ class Call:
 
     def expect_number(self, right: float, broken: str, mistakes: Mapping[str, float] | None = None) -> None:
         """Raise AssertionError unless the value is the right number, with the hint for a typical mistake's value."""
-        value = self.number()
-        for hint, wrong in (mistakes or {}).items():
-            self.expect(close(right, wrong) or not close(value, wrong), hint)
-        self.expect(close(value, right), broken)
+        self.expect_close(self.number(), right, broken, mistakes or {})
+
+    def expect_close(self, value: Any, right: Any, broken: str, mistakes: Mapping[str, Any], rel_tol: float = 1e-5
+                     ) -> None:
+        """Do the same for a number or an array in the value."""
+        for hint, wrong in mistakes.items():
+            self.expect(close(right, wrong, rel_tol) or not close(value, wrong, rel_tol), hint)
+        self.expect(close(value, right, rel_tol), broken)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,9 +124,9 @@ HASH = "each worker is a process: Python's hash() of a text, and the order of a 
 """Ends the hint where a second process gets another result."""
 
 
-def close(one: Any, other: Any) -> bool:
+def close(one: Any, other: Any, rel_tol: float = 1e-5) -> bool:
     """Return whether two numbers or arrays are equal up to rounding; NaN equals nothing."""
-    return bool(np.allclose(one, other, rtol=1e-5, atol=1e-9))
+    return bool(np.allclose(one, other, rtol=rel_tol, atol=1e-9))
 
 
 # Scripts with a planted bug, `debugging/labNN.py`: the student names the symptom and the line.

@@ -108,7 +108,10 @@ def _grade_efficiency(run: StudentFunction) -> str:
         value, low, high = call.numbers(call.value, 3, "the result is three numbers, (value, low, high)")
         welch = noise.compare(many.round(1), one.round(1), ratio=True)
         right, limits = welch.value / n, (welch.low / n, welch.high / n)
-        _expect_value(call, value, right, n)
+        call.expect_close(value, right, "the value is not the efficiency of the middle of the repeats, speedup over "
+                          "workers", {"that is the speedup, which is not yet an efficiency": right * n,
+                                      "the quotient is upside down: faster is larger": 1 / (right * n),
+                                      "the speedup is upside down: faster is larger": 1 / (right * n) / n}, CENTRE)
         call.expect(low <= value <= high, "the value is not inside its interval, low to high")
         width = (high - low) / (limits[1] - limits[0])
         call.expect(width > 0, "the interval has no width, though the repeats vary")
@@ -121,17 +124,6 @@ def _grade_efficiency(run: StudentFunction) -> str:
         run.expect_value_error(first, second, 2, because="one repeat shows nothing about the variation")
     return (f"the efficiency within {CENTRE:.0%}, the width of its interval between {NARROWEST:g} and {WIDEST:g} times "
             "Welch's; too few repeats are refused")
-
-
-def _expect_value(call, value: float, right: float, n: int) -> None:
-    """Raise AssertionError, with a hint for typical mistakes, unless the value is the efficiency."""
-    def near(other: float) -> bool:
-        return abs(value - other) <= CENTRE * abs(other)
-
-    call.expect(not near(right * n), "that is the speedup, which is not yet an efficiency")
-    call.expect(not near(1 / (right * n)) and not near(1 / (right * n) / n), "the quotient is upside down: faster is "
-                                                                            "larger")
-    call.expect(near(right), "the value is not the efficiency of the middle of the repeats, speedup over workers")
 
 
 def _grade_excess(run: StudentFunction) -> str:

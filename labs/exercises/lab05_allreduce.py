@@ -85,12 +85,11 @@ def _grade_ring(run: StudentFunction) -> str:
         nbytes = sum(chunk.nbytes for chunk in tensors[0])
         sent = call.numbers(call.value[1], size, "`sent` is one number of bytes per rank")
         right = 2 * (size - 1) * nbytes / size
-        hints = {"counts numbers, not bytes": right / tensors[0][0].itemsize,
-                 "counts chunks, not bytes": 2 * (size - 1), "counts bits, not bytes": 8 * right,
-                 "has the bytes of all ranks together, not those of each": right * size}
-        hint = next((text for text, wrong in hints.items() if close(sent, [wrong] * size)), None)
-        call.expect(close(sent, [right] * size), f"`sent` {hint}" if hint else "`sent` is wrong: every rank sends the "
-                    "bytes of one chunk in every step")
+        mistakes = {"counts numbers, not bytes": right / tensors[0][0].itemsize,
+                    "counts chunks, not bytes": 2 * (size - 1), "counts bits, not bytes": 8 * right,
+                    "has the bytes of all ranks together, not those of each": right * size}
+        call.expect_close(sent, [right] * size, "`sent` is wrong: every rank sends one chunk in every step",
+                          {f"`sent` {mistake}": [wrong] * size for mistake, wrong in mistakes.items()})
     _expect_way_round(run)
     return "on one to five ranks, all hold the sum, and each has sent 2 (N - 1) / N of its bytes, chunk by chunk"
 
