@@ -52,7 +52,7 @@ def test_a_run_that_takes_longer_to_finish_than_it_may_stall_is_not_ended(tmp_pa
 
 
 def test_a_finished_run_leaves_what_the_next_commands_read(story):
-    assert sorted(os.listdir(story[0])) == [".lock", "checkpoints", "classes.json", "curves.png", "holder",
+    assert sorted(os.listdir(story[0])) == [".lock", "checkpoints", "classes.json", "curves.png",
                                             "model.keras", "record.json", "run.json"]
 
 
