@@ -18,7 +18,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from labs.run import atomic, catalogue, command_line, environment, errors, paths
+from labs.run import catalogue, command_line, environment, errors, paths
 from labs.run.errors import ERROR_PREFIX, InterruptedAfterRecord, LabError, plural, printable, quoted
 from labs.run.fields import Options
 
@@ -230,6 +230,7 @@ def _add_results(parser: argparse.ArgumentParser) -> None:
 
 def _results(args: argparse.Namespace) -> None:
     from labs.results import tables
+    from labs.run import atomic
 
     runs = tables.load(args.lab, paths.results_dir(), args.reference)
     if not args.csv:
