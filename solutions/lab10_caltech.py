@@ -5,7 +5,6 @@ import hashlib
 import numpy as np
 
 
-
 def q1(runs):
     """The test images are held out first, then the validation images from the rest."""
     config = runs[0]["config"]
