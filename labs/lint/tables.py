@@ -43,8 +43,7 @@ class Row(dict[str, Any]):
 
     Figures are attributes, such as `row.speedup`: NaN, with which every comparison is false, if there is none. Also
     `where`, the run or the file; `line`, in a file, or 0; `settings`, whatever has to agree in a comparison apart from
-    the batch size, as text; and what follows from the cells: `size`, all workers, or nodes x processes; the `batch` of
-    a worker; the `global_batch`; `workers` and `place`, the row in a message, as text.
+    the batch size, as text; and what follows from the cells.
     """
 
     def __init__(self, cells: dict[str, Any]):
@@ -98,21 +97,19 @@ def measured_by(rows: Iterable[Row]) -> str:
 def families(rows: Iterable[Row], by: str) -> Iterator[tuple[list[Row], list[Row]]]:
     """Yield the rows of each number of workers and nodes, behind the rows of their base.
 
-    The base is the fewest workers of the same settings, either with the batch per worker (weak scaling) or with the
-    global batch (strong scaling), whichever are fewer.
+    The base is the fewest workers of the same settings, with the batch per worker or with the global batch.
     """
-    timed = sorted((row for row in rows if row.throughput(by) > 0 and row.size > 0), key=_shape)
+    def shape(row: Row) -> tuple[float, float]:
+        return row.size, _first(row.nodes, 1.0)
+
+    timed = sorted((row for row in rows if row.throughput(by) > 0 and row.size > 0), key=shape)
     bases: dict[Hashable, list[Row]] = {}
     for row in timed:
         for constant in _constants(row):
             base = bases.setdefault(constant, [])
-            base += [row] * (not base or _shape(base[0]) == _shape(row))
-    for cell in group(timed, lambda row: (*_constants(row), _shape(row))):
+            base += [row] * (not base or shape(base[0]) == shape(row))
+    for cell in group(timed, lambda row: (*_constants(row), shape(row))):
         yield min((bases[constant] for constant in _constants(cell[0])), key=lambda base: base[0].size), cell
-
-
-def _shape(row: Row) -> tuple[float, float]:
-    return row.size, _first(row.nodes, 1.0)
 
 
 def _constants(row: Row) -> tuple[Hashable, Hashable]:

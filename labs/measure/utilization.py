@@ -1,12 +1,10 @@
 """Utilization of CPU cores, GPUs and memory, sampled while a block runs."""
 
-from __future__ import annotations
-
 import statistics
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import psutil
 
@@ -21,7 +19,7 @@ class Utilization:
         self.samples: list[dict[str, float]] = []
         self._ended = threading.Event()
 
-    def __enter__(self) -> Utilization:
+    def __enter__(self) -> Self:
         self._process, self._gpus, self._began = psutil.Process(), resources.gpus(), time.perf_counter()
         self._thread = threading.Thread(target=self._follow, name="labs-utilization", daemon=True)
         self._sample()

@@ -7,23 +7,18 @@ Pages, tables, the report, lint and graders decide by `compare` and by nothing e
 sources of the methods, with an example each.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from labs.results.run_record import Record
 from labs.run.errors import LabError
 from labs.run.text import plural, printable
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from labs.results.records import Record
 
 LEVEL = 0.05
 """The chance that a sentence or a table calls any difference more than noise although there is none."""
@@ -62,7 +57,7 @@ class Comparison:
 
     @property
     def resolved(self) -> bool:
-        """Whether the difference is more than noise: the interval excludes equality."""
+        """Whether the difference is more than noise."""
         return self.direction != 0
 
     @property
@@ -120,18 +115,17 @@ def compare(one: Any, other: Any, of: str | Callable[[Record], float] | None = N
 
 def _runs(side: Any, of: Any) -> Iterator[tuple[Hashable, Any, str]]:
     """Yield each run's seed and value, and its name if it was disturbed; a run without a seed gets its own key."""
-    if hasattr(side, "columns"):
-        for row in side.to_dict("records"):
-            why = row.get("disturbed", "")
-            yield row.get("seed", object()), row[of], f"{row.get('run', '')} ({why})" if why else ""
-    elif of is not None:
-        for run in side:
-            value = of(run) if callable(of) else {**run["metrics"], **run["timings"]}.get(of)
-            why = disturbance(run)
-            yield run["config"].get("seed", object()), value, f"{run['run']} ({why})" if why else ""
-    else:
+    if of is None:
         pairs = side.items() if hasattr(side, "items") else ((object(), value) for value in side)
         yield from ((seed, value, "") for seed, value in pairs)
+        return
+    for run in side.to_dict("records") if hasattr(side, "columns") else side:
+        if "config" in run:  # A record.
+            value = of(run) if callable(of) else {**run["metrics"], **run["timings"]}.get(of)
+            seed, why = run["config"].get("seed", object()), disturbance(run)
+        else:
+            value, seed, why = run[of], run.get("seed", object()), run.get("disturbed", "")
+        yield seed, value, f"{run.get('run', '')} ({why})" if why else ""
 
 
 def _values(runs: Iterable[tuple[Hashable, Any, str]], ratio: bool) -> dict[Hashable, list[float]]:
@@ -193,8 +187,7 @@ def compare_shares(one: float, other: float, images: int, other_images: int | No
 def compare_answers(one: ArrayLike, other: ArrayLike, comparisons: int = 1) -> Comparison:
     """Compare two models by whether each is right on each of the same images, in the same order, by McNemar's test.
 
-    The interval is that of Clopper and Pearson for the share of the images that favour the first, among those that only
-    one model gets right; it excludes equality where the exact test does.
+    The interval is that of Clopper and Pearson for the share that favours the first among the images that differ.
     """
     from scipy.special import betaincinv
 
@@ -289,9 +282,8 @@ def disturbance(run: Record) -> str:
 def _shared_cores(run: Record) -> str:
     """Return a clause on workers that had less than a core each, on no GPU; otherwise ""."""
     workers, cores = run["layout"].get("local_size", 0), run["machine"].get("cores")
-    if not cores or workers <= cores or run["machine"].get("gpus"):
-        return ""
-    return f"{workers} workers on a node took turns on {plural(cores, 'core')}"
+    shared = cores and workers > cores and not run["machine"].get("gpus")
+    return f"{workers} workers on a node took turns on {plural(cores, 'core')}" if shared else ""
 
 
 def _uneven(seconds: Collection[float], of: str) -> str:
