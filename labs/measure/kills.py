@@ -25,8 +25,8 @@ from labs.run.paths import ROOT, python_path
 HIDDEN, BATCH = 1024, 64
 """Units of the hidden layer, which make a state of 6.5 MB with images of 28 x 28 pixels; images per step."""
 CLOCK = struct.Struct("4d")
-"""What the file `clock` says: when the first step began, the seconds of the steps that are saved, the seconds of the
-saves, and their number. It outlives the process."""
+"""The file `clock`, which outlives the process: when the first step began, seconds of the steps that are saved, seconds
+of the saves, and their number."""
 
 
 @dataclasses.dataclass(frozen=True)
