@@ -14,21 +14,15 @@ if TYPE_CHECKING:
 
 
 def seconds_per_step(history: Sequence[Mapping[str, float]]) -> float | None:
-    """Return the mean seconds of a training step, without the first epoch; None if there is no other.
-
-    It is not `batch_size / images_per_sec`: the last batch of an epoch is padded with images of weight 0, which cost as
-    much as others.
-    """
+    """Return the mean seconds of a training step, without the first epoch; None if there is no other."""
+    # Not `batch_size / images_per_sec`: the last batch is padded with images that cost as much as others.
     later = history[1:]
     steps = sum(row["steps"] for row in later)
     return sum(row["train_seconds"] for row in later) / steps if steps else None
 
 
 def input_rate(subset: Subset, batch_size: int, seconds: float = 1.0) -> float:
-    """Return the images per second that the input pipeline delivers to one worker when nothing trains on them.
-
-    It is an upper bound of the training throughput; a network near it waits for its input.
-    """
+    """Return the images per second that the input pipeline delivers to one worker: a bound of the throughput."""
     from labs.datasets.pipeline import train_batches
     from labs.datasets.sharding import shard
 

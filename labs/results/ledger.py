@@ -217,8 +217,7 @@ def _ideal(one: pd.DataFrame, workers: int) -> pd.DataFrame:
 def bound(one: pd.DataFrame, many: pd.DataFrame, workers: int) -> str:
     """Return a sentence on what bounds the scaling: the entry whose excess exceeds all others by more than noise.
 
-    An excess that is not larger than that of `other`, of either sign, is no explanation, and a superlinear speedup
-    needs none.
+    An excess that is not larger than that of `other`, of either sign, is no explanation.
     """
     ideal = _ideal(one, workers)
     largest, *others = excess(one, many, workers).drop(index="wall").index

@@ -7,11 +7,10 @@ Pages, tables, the report, lint and graders decide by `compare` and by nothing e
 sources of the methods, with an example each.
 """
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,8 +30,7 @@ seconds: a smaller difference may come from one moment of another program."""
 
 # Two settings.
 
-@dataclasses.dataclass(frozen=True)
-class Comparison:
+class Comparison(NamedTuple):
     """A difference of two means, or a ratio of geometric means, its interval, and the verdict; `str` has it in words.
 
     `low` and `high` are NaN if there is no interval; `problem` says why. `comparisons` is the number of intervals that
@@ -91,11 +89,9 @@ def compare(one: Any, other: Any, of: str | Callable[[Record], float] | None = N
     (Bonferroni). Runs with the same seed and, to the last digit, the same value count once.
 
     Args:
-        one, other: Values by seed (a mapping or a Series); values without seeds (a list or an array); or runs (records
-            or rows of `records.table`).
+        one, other: Values by seed (a mapping or a Series); values without seeds; or runs (records or a table of them).
         of: The value of a run: the name of a column or a metric, or a function of a record.
-        ratio: Whether to divide, as times and throughputs are compared.
-        timed: Whether to leave out disturbed runs, which change no accuracy; if all of a side are, there is none.
+        timed: Whether to leave out disturbed runs, as for all but accuracies.
         comparisons: How many comparisons the sentence or the table makes with this one.
         unit, digits: The unit and the fewest decimals in the text.
     """
@@ -293,9 +289,9 @@ def _uneven(seconds: Collection[float], of: str) -> str:
 
 
 def epochs_by_size(run: Record) -> dict[int, list[tuple[float, float]]]:
-    """Return the seconds and steps of a run's epochs by number of workers, without its first epoch.
+    """Return the seconds and steps of a run's epochs, but its first, by number of workers.
 
-    The epochs in which an elastic run changed its size are left out, and all of a run that was killed and resumed.
+    Left out are the epochs in which an elastic run changed its size, and all of a run that was killed and resumed.
     """
     tables = run.get("tables", {})
     progress = tables.get("progress", [])

@@ -62,17 +62,14 @@ def speedups(frame: pd.DataFrame, by: Sequence[str] | None = None,
              scaling: Literal["weak", "strong"] = "weak") -> pd.DataFrame:
     """Return the speedup and scaling efficiency over one worker, a row per configuration and number of workers.
 
-    The columns beside them are those of `_group`. The speedup is throughput(n) / throughput(1) of one configuration, as
-    `noise.compare` compares them; the efficiency is speedup / n. Both have its interval, which holds for all rows
-    together with 95 %; it is NaN if either side ran once or was disturbed. The column `direction` is the verdict: 1 if
-    the row is faster than its base by more than noise, -1 if it is slower, 0 if not resolved. The column `note` says if
-    there is no base, and warns of an efficiency above 1.
+    The columns beside them are those of `_group`. The speedup is throughput(n) / throughput(1) of one configuration,
+    with the verdict `direction` and the interval of `noise.compare`, which holds for all rows together; the efficiency
+    is speedup / n. The column `note` says if there is no base, and warns of an efficiency above 1.
 
     Args:
         frame: Runs, one row each, from `records.load`.
         by: The columns of a configuration; by default all fields of the runs' Configs except the seed.
-        scaling: "weak": the batch per worker is fixed, so n workers do n times the work in a step; "strong": the
-            global batch is fixed, so `global_batch_size` replaces `batch_size` in the configuration.
+        scaling: Whether the batch per worker is fixed ("weak") or the global batch ("strong").
     """
     by = list(by if by is not None else configuration(frame))
     if scaling == "strong":
