@@ -2,8 +2,7 @@
 
     python -m labs.measure.kills FOLDER SAVE_EVERY SEED       the process that is killed
 
-It trains a network of one hidden layer with numpy, so that it starts in a fraction of a second, and a study of 200
-kills takes minutes. Processes, files, kills and seconds are real; only the mean time between kills is short.
+It trains with numpy, so that it starts in a fraction of a second. Only the mean time between kills is not realistic.
 """
 
 import dataclasses
