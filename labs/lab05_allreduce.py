@@ -229,7 +229,7 @@ def _messages(job):
         job, model, optimizer, images.train,
         batch_size=job.config.batch_size, epochs=1, fp16_allreduce=job.config.fp16_allreduce,
     )
-    messages = measure.timeline.exchanged(job)  # Before the steps below, which are not part of the epoch.
+    messages = measure.wire.exchanged(job)  # Before the steps below, which are not part of the epoch.
 
     _exchange_gradients_only(job, model, images.train)
     before = measure.wire.largest_difference(model.non_trainable_weights)

@@ -62,10 +62,9 @@ class Utilization:
 
 
 def combine(summaries: Sequence[Mapping[str, float]], nodes: int) -> dict[str, float]:
-    """Return the utilization of a run from the summaries of its workers.
+    """Return the utilization of a run from the summaries of its workers: means, and the memory of a node.
 
-    `cpu_percent` and `gpu_percent` are means over the workers and over their GPUs; `memory_bytes` is the sum over the
-    workers of one node, `gpu_memory_bytes` that of the fullest GPU.
+    `gpu_memory_bytes` is that of the fullest GPU.
     """
     columns = [pair for each in summaries for pair in each.items() if pair[0].startswith("gpu")]
     gpus = {what: _combine(what, values) for what in ("percent", "memory_bytes")
