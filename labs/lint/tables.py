@@ -4,7 +4,6 @@ import contextlib
 import csv
 import math
 import re
-from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -83,9 +82,9 @@ def text(figure: float) -> str:
 
 def group(items: Iterable, by: Callable[[Any], Hashable]) -> list[list]:
     """Return items in groups, in the order of the groups' first items."""
-    groups = defaultdict(list)
+    groups: dict[Hashable, list] = {}
     for item in items:
-        groups[by(item)].append(item)
+        groups.setdefault(by(item), []).append(item)
     return list(groups.values())
 
 

@@ -73,7 +73,7 @@ def allreduces(job: Job, sizes: Sequence[int], seconds: float) -> list[Row]:
     for nbytes in sorted({row["bytes"] for row in rows}):
         reduce, tensor = collectives.reduction(nbytes)
         sent[nbytes], _ = wire.count(job, lambda: [reduce(tensor) for _ in range(CALLS)])  # noqa: B023 - called at once
-    return [row | {"nodes": job.layout.nodes, "predicted_bytes": wire.predicted(row["bytes"], job.size) / job.size,
+    return [row | {"nodes": job.layout.nodes, "predicted_bytes": collectives.busbw_factor(job.size) * row["bytes"],
                    "sent_bytes": sent[row["bytes"]] / CALLS / job.layout.nodes} for row in rows]
 
 

@@ -53,17 +53,12 @@ def compile_distributed(job: Job, model: tf.keras.Model, optimizer: tf.keras.opt
     hvd_ops.broadcast_state(model)
 
 
-def predicted(nbytes: int, size: int) -> int:
-    """Return the bytes that all workers of a ring send to reduce `nbytes`."""
-    return 2 * (size - 1) * nbytes
-
-
 def measure(job: Job, model: tf.keras.Model, train: Subset, batch_sizes: Sequence[int], *,
             fp16_allreduce: bool = False, steps: int = 20) -> list[dict[str, Any]]:
     """Return a row per batch size: predicted and measured bytes per step, of all nodes together; train further."""
     local, rows = local_copy(model, LOSS), []
     each = gradient_bytes(model, fp16_allreduce)
-    expected = predicted(each, job.size)
+    expected = 2 * (job.size - 1) * each
     for batch_size in batch_sizes:
         same = batches(job, train, batch_size)
         for each_model in (local, model):

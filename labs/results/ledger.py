@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 ENTRIES = ("input", "compute", "communication", "start", "other")
 COLUMNS = {f"ledger_{entry}_seconds": entry for entry in (*ENTRIES, "wall")}
 """The ledger's columns in the metrics of a record, with the entry that each holds."""
-READABLE = 0.05
-"""The largest share of `other` in an epoch whose other entries can be trusted."""
 SECONDS, ROUNDS = 0.3, 5
 """Approximate seconds per kind of step and round, in which the kinds take turns."""
 
@@ -249,15 +247,14 @@ def above_zero(cells: Mapping[tuple[int, int], pd.DataFrame], entry: str, worker
 
 def trusted(cells: Mapping[tuple[int, int], pd.DataFrame]) -> bool:
     """Return whether `other` is below 5 % of the epoch in each ledger of `by_cell`."""
-    return all(abs(table(seconds)["share"]["other"]) < READABLE for seconds in cells.values())
+    return all(abs(table(seconds)["share"]["other"]) < 0.05 for seconds in cells.values())
 
 
 def readable(cells: Mapping[tuple[int, int], pd.DataFrame]) -> str:
     """Return a sentence on whether the entries of the ledgers of `by_cell` can be trusted."""
-    shares = {cell: float(table(seconds)["share"]["other"]) for cell, seconds in cells.items()}
-    large = [f"{100 * share:.0f} % (N = {workers}, b = {batch})" for (batch, workers), share in shares.items()
-             if abs(share) >= READABLE]
-    if large:
-        return f"`other` is {', '.join(large)} of an epoch: do not trust the entries of these ledgers, measure again"
-    return (f"`other` is at most {100 * max(map(abs, shares.values())):.1f} % of an epoch: the entries explain it, "
-            "each to within its ±")
+    shares = {f"N = {size}, b = {batch}": float(table(each)["share"]["other"]) for (batch, size), each in cells.items()}
+    if trusted(cells):
+        return (f"`other` is at most {100 * max(map(abs, shares.values())):.1f} % of an epoch: the entries explain it, "
+                "each to within its ±")
+    large = [f"{100 * share:.0f} % ({cell})" for cell, share in shares.items() if abs(share) >= 0.05]
+    return f"`other` is {', '.join(large)} of an epoch: do not trust the entries of these ledgers, measure again"

@@ -106,8 +106,6 @@ def format_layout(hosts: Sequence[str], machines: int) -> str:
     return (f"{len(counts)} x {counts[0]}" if len(set(counts)) == 1 else " + ".join(map(str, counts))) + shared
 
 
-# The runs of `labs results`.
-
 LISTED = ("lab", "run", "size", "nodes", "batch_size", "global_batch_size", "images_per_sec", "seconds_per_epoch",
           "val_accuracy", "test_accuracy")
 

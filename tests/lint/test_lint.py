@@ -61,10 +61,6 @@ weak scaling,ResNet50,2,2,128,256,195,1.95""",
 2,32,0.001,linear,0.96,1
 4,32,0.001,square root,0.97,1
 4,32,0.0005,none,0.93,1""",
-    "rounded up steps": """workers,batch_size_per_worker,steps,images_per_sec
-1,32,97,100
-1,1024,4,120
-2,256,7,200""",
 }
 
 

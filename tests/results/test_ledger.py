@@ -4,8 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from labs.results import ledger, noise
-from labs.run.errors import LabError
+from labs.results import ledger
 
 ROUNDS = [{"round": 1, "alone": 0.010, "exchanged": 0.012, "from_pipeline": 0.013, "one_step_epoch": 0.053},
           {"round": 2, "alone": 0.012, "exchanged": 0.013, "from_pipeline": 0.013, "one_step_epoch": 0.043}]
@@ -34,8 +33,6 @@ def test_a_single_run_has_a_sample_per_round_and_several_have_one_each():
     assert seconds.drop(columns="wall").sum(axis=1).tolist() == pytest.approx([0.4, 0.4])
     several = ledger.samples([record(start=0.01, other=0.39), record(start=0.01, other=0.39)])
     assert several["start"].tolist() == [0.01, 0.01]
-    with pytest.raises(LabError, match="has no ledger"):
-        ledger.samples([record() | {"metrics": {}}])
 
 
 def test_the_excess_is_over_one_nth_and_sums_to_what_the_speedup_lacks():
@@ -86,7 +83,3 @@ def test_ledgers_are_sorted_by_cell_and_say_what_can_be_trusted():
     assert [ledger.trusted({cell: each}) for cell, each in cells.items()] == [True, False]
     cells = {(32, 2): made(5, communication=0.01), (64, 2): made(5, communication=0.0), (32, 1): made(5, input=0.1)}
     assert ledger.above_zero(cells, "communication", 2).endswith("by more than noise for b = 32.")
-    seconds = cells[32, 2]
-    low, high = noise.mean_interval(seconds["communication"])
-    text = ledger.format_cells({(32, 2): seconds}, 3)
-    assert text["communication"].iloc[0] == f"{seconds['communication'].mean():.3f} ± {(high - low) / 2:.3f}"
