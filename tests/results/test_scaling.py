@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from labs.pages import laws
-from labs.results import cost_model, scaling
+from labs.results import scaling
 from labs.run.errors import LabError
 
 
@@ -116,8 +116,3 @@ def test_the_laws_at_points_that_are_known():
     assert laws.fit_amdahl([1, 2, 8, 64], laws.amdahl([1, 2, 8, 64], 0.3)) == pytest.approx(0.3)
     assert laws.amdahl(np.inf, 0.05) == 20
     assert laws.gustafson(1024, 0.004) == pytest.approx(1019.9, abs=0.1), "Gustafson 1988: 1020 of 1024"
-    compute, nbytes, bandwidth, n = 5.6, 94.1e6, 1.25e9, np.array([2, 4, 8])  # A ring scales as Amdahl's law.
-    seconds = compute / n + [cost_model.ring_seconds(nbytes, each, 0, bandwidth) for each in n]
-    assert compute / seconds == pytest.approx(laws.amdahl(n, laws.ring_share(compute, nbytes, bandwidth)))
-
-
