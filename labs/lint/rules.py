@@ -46,8 +46,6 @@ def near(a: float, b: float, tolerance: float = 0.02) -> bool:
     return abs(a - b) <= tolerance * abs(b)
 
 
-# Speedups.
-
 def efficiency_above_1(rows: list[Row]) -> Found:
     """Find n workers that are more than n times as fast as one."""
     by = measured_by(rows)
@@ -105,8 +103,6 @@ def _instead(row: Row, base: Row, right: float, rows: list[Row], by: str) -> str
                 "no ratio of this table gives it")
     return f"{text(row.speedup)} is not the throughput over that of {base['place']}, {right:.2f}; {what}"
 
-
-# What ran, and what the rows compare.
 
 def steps_of_other_workers(rows: list[Row]) -> Found:
     """Find steps that fit another number of workers: steps x batch x workers are not the images of an epoch."""
@@ -189,8 +185,6 @@ def difference_within_noise(rows: list[Row]) -> Found:
                    f"standard error of each is {noise.standard_error(best, IMAGES):.4f}, so the difference may be "
                    "chance; repeat with several seeds, and give mean and interval"), *alike
 
-
-# Times and bytes.
 
 def busy_machine(rows: list[Row]) -> Found:
     """Find runs whose times allow no conclusion."""

@@ -31,8 +31,7 @@ input, compute, communication and other are the parts of seconds_per_epoch.
 bandwidth_gb_per_sec is that of the exchange (busbw), link_gb_per_sec what the link can carry, both in GB/s."""
 RENAMED = {"workers": "size", "batch_size_per_worker": "batch_size"}
 """Columns that records call otherwise."""
-ALIKE = ("model", "data", "device", "threads_per_process", "epochs")
-"""The columns that must agree in a comparison."""
+ALIKE = ("model", "data", "device", "threads_per_process", "epochs")  # They must agree in a comparison.
 SPEEDS = ("images_per_sec", "seconds_per_epoch", "train_seconds", "total_seconds")
 """The columns from which a speedup can be computed, the best first."""
 

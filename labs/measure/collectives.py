@@ -22,8 +22,7 @@ Row = dict[str, Any]
 Call = Callable[[], Any]
 FIRST = 40
 """Calls before a measurement: until the threads of a new run have settled, calls are several times slower."""
-REPEATS = 10, 50
-"""Least and most repeats of a case: the median of fewer is too uncertain."""
+REPEATS = 10, 50  # Least and most repeats of a case: the median of fewer is too uncertain.
 
 
 def busbw_factor(size: int) -> float:

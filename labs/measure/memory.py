@@ -19,8 +19,7 @@ import psutil
 from labs.run.errors import LabError, first_line, is_out_of_memory
 
 SAMPLE_SECONDS, MIB = 0.005, 2**20
-WITHOUT_COPIES = {"TF_ENABLE_ONEDNN_OPTS": "0"}
-"""oneDNN keeps rearranged copies of the tensors, which a GPU does not."""
+WITHOUT_COPIES = {"TF_ENABLE_ONEDNN_OPTS": "0"}  # oneDNN keeps copies of the tensors, which a GPU does not.
 
 
 class Probe(NamedTuple):

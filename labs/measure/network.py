@@ -23,8 +23,7 @@ from labs.training.loop import local_copy
 from labs.training.workers import Job
 
 Row = dict[str, Any]
-STEPS = 5, 40
-"""Least and most steps of a measurement."""
+STEPS = 5, 40  # Least and most steps of a measurement.
 CALLS = 3
 """All-reduces whose bytes are counted, and graphs that are traced to find when gradients are ready."""
 

@@ -28,10 +28,7 @@ def tree_seconds(nbytes: float, n: int, latency: float, bandwidth: float) -> flo
 
 
 def halving_seconds(nbytes: float, n: int, latency: float, bandwidth: float) -> float:
-    """Return the seconds of recursive halving and doubling: 2 log2(n) latency + 2 (n - 1) / n nbytes / bandwidth.
-
-    Rabenseifner's algorithm, used by Goyal et al. 2017: a tree's messages, a ring's bytes. Exact for powers of two.
-    """
+    """Return the seconds of Rabenseifner's halving and doubling: a tree's messages, a ring's bytes; for n = 2^k."""
     return 2 * math.ceil(math.log2(n)) * latency + 2 * (n - 1) / n * nbytes / bandwidth
 
 

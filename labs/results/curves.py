@@ -18,8 +18,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 """The colours of all plots; everything else is grey."""
 RANK_COLOURS = (*COLOURS, "#F0E442")
 """The colour of each rank, the same in every figure that shows ranks; from rank 8 on they repeat."""
-BESIDE: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1, 1)}
-"""Position of a legend: next to the plot, not over it."""
+BESIDE: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1, 1)}  # A legend next to the plot, not over it.
 
 
 def curves(records: Sequence[dict[str, Any]]) -> Figure:

@@ -40,8 +40,6 @@ SECONDS, ROUNDS = 0.3, 5
 """Approximate seconds per kind of step and round, in which the kinds take turns."""
 
 
-# Measured.
-
 def measure(job: Job, model: tf.keras.Model, train: Subset, history: Sequence[dict[str, float]], *, batch_size: int,
             augment: Augment | None = None) -> tuple[dict[str, float], list[dict[str, float]]]:
     """Return the ledger of an epoch, in seconds, and its rounds: the seconds per step of each kind of step.
@@ -122,8 +120,6 @@ def _epoch_timer(model: tf.keras.Model, batches: Callable[[int, int], tf.data.Da
 
     return one_step_epoch
 
-
-# Read from records.
 
 def read(metrics: Mapping[str, Any]) -> dict[str, float]:
     """Return the ledger in a record's metrics by entry, "wall" included; empty if it was not measured."""

@@ -21,14 +21,11 @@ from labs.run.text import plural, printable
 
 LEVEL = 0.05
 """The chance that a sentence or a table calls any difference more than noise although there is none."""
-PAIRS = 3
-"""Fewest common seeds that are compared seed by seed: for two differences Student's factor is 12.7."""
+PAIRS = 3  # Fewest common seeds that are compared seed by seed: for two differences Student's factor is 12.7.
 UNEVEN, MOMENT = 1.5, 0.5
 """How many times as long as the fastest epoch the slowest of an undisturbed run may take, the first left out; and
 seconds: a smaller difference may come from one moment of another program."""
 
-
-# Two settings.
 
 class Comparison(NamedTuple):
     """A difference of two means, or a ratio of geometric means, its interval, and the verdict; `str` has it in words.
@@ -158,8 +155,6 @@ def _difference(one: Mapping, other: Mapping, level: float) -> tuple[float, floa
     return float(centre), math.nan if problem else float(half), problem
 
 
-# Two accuracies.
-
 def standard_error(share: float, images: int) -> float:
     """Return the standard error of a share of right answers on independent images, sqrt(p (1 - p) / n)."""
     return math.sqrt(share * (1 - share) / images)
@@ -211,8 +206,6 @@ def _discordant(one: ArrayLike, other: ArrayLike) -> tuple[int, int, int]:
     return int((first & ~second).sum()), int((second & ~first).sum()), len(first)
 
 
-# One setting.
-
 def mean_interval(values: Sequence[float], together: int = 1) -> tuple[float, float]:
     """Return Student's interval of the mean, one of `together` that hold with 95 %; NaN for fewer than two values."""
     numbers = np.asarray(values, float)
@@ -242,8 +235,6 @@ def _spread(values: np.ndarray) -> tuple[float, float]:
     """Return the squared standard error of the mean, and its degrees of freedom; NaN for fewer than two values."""
     return (float(values.var(ddof=1) / len(values)), len(values) - 1) if len(values) > 1 else (math.nan, math.nan)
 
-
-# Disturbed measurements.
 
 def warning(*measured: Any) -> str:
     """Return a sentence to print beside a figure, instead of a conclusion, if a measurement was disturbed; else "".
