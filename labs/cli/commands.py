@@ -40,12 +40,7 @@ LAB = "name or number of a lab: lab10_caltech, lab10, 10"
 TAKE_LAB_OPTIONS = ("run", "sweep")
 """Subcommands that pass options which they do not know on to the lab."""
 TITLE = "Train on several GPUs with TensorFlow, Keras and Horovod; measure the speedup."
-EXAMPLES = """
-start here:
-  labs run lab10 --workers 2         train on two workers
-  labs run lab10 --help              every option of this lab
-
-A lab is named by its name or number: lab10_caltech, lab10, 10. Without --workers, a run
+ON_LABS = """A lab is named by its name or number: lab10_caltech, lab10, 10. Without --workers, a run
 has one worker per task of a Slurm job, else one per visible GPU, else one."""
 
 
@@ -90,7 +85,6 @@ def dispatch(words: Sequence[str]) -> int:
 
 
 def _find(command: str) -> tuple[Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], int | None]]:
-    """Return a subcommand's two functions."""
     if command not in summaries():
         similar = usage.suggestion(command, summaries())
         raise LabError(f"unknown command {quoted(command)}{similar}; there are: {', '.join(summaries())}")
@@ -107,13 +101,11 @@ def summaries() -> dict[str, str]:
 
 
 def _help() -> str:
-    """Return the commands, each with its summary, and examples."""
     commands = "\n".join(f"  {name:11}{summary}" for name, summary in summaries().items())
-    return f"{TITLE}\n\nusage: labs COMMAND ...\n\n{commands}\n{EXAMPLES}"
+    return f"{TITLE}\n\nusage: labs COMMAND ...\n\n{commands}\n\n{ON_LABS}"
 
 
 def _labs() -> str:
-    """Return the labs, each with its subject, and how to go on."""
     titles = {name: catalogue.load_lab(name).title.partition(": ")[2] for name in catalogue.lab_names()}
     rows = [textwrap.fill(f"{name:19}{title}", 80, subsequent_indent=" " * 19) for name, title in titles.items()]
     return "\n".join(rows) + "\n\nlabs run LAB --help   a lab's options\nlabs --help           all commands"
@@ -127,7 +119,6 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    """Start the workers, wait for their end, and print the command of the report."""
     from labs.datasets import registry
     from labs.run import command_line, local
 
@@ -190,12 +181,9 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
 def _data(args: argparse.Namespace) -> None:
     from labs.datasets import registry
 
-    if args.action == "list":
-        print(registry.listing())
-    elif not args.name:
+    if args.action == "fetch" and not args.name:
         args.parser.error("name the data set: labs data fetch NAME")
-    else:
-        print(f"{args.name}: {registry.fetch_dataset(args.name)}")
+    print(registry.listing() if args.action == "list" else f"{args.name}: {registry.fetch_dataset(args.name)}")
 
 
 def _add_results(parser: argparse.ArgumentParser) -> None:
@@ -208,11 +196,11 @@ def _results(args: argparse.Namespace) -> None:
     from labs.results import tables
 
     runs = tables.load(args.lab, paths.results_dir())
-    if not args.csv:
+    if args.csv:
+        atomic.write_text(args.csv, runs.convert_dtypes().to_csv(index=False))
+        print(f"{printable(args.csv)}: {plural(len(runs), 'run')}, {plural(len(runs.columns), 'column')}")
+    else:
         print(tables.listing(runs))
-        return
-    atomic.write_text(args.csv, runs.convert_dtypes().to_csv(index=False))
-    print(f"{printable(args.csv)}: {plural(len(runs), 'run')}, {plural(len(runs.columns), 'column')}")
 
 
 def _add_handin(parser: argparse.ArgumentParser) -> None:
@@ -222,7 +210,6 @@ def _add_handin(parser: argparse.ArgumentParser) -> None:
 
 
 def _handin(args: argparse.Namespace) -> None:
-    """Write the zip; print what went in, and what is missing."""
     from labs.exercises import hand_ins
 
     owner = environment.student_id()

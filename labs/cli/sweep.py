@@ -88,7 +88,6 @@ def _obstacle(cell: Cell, oversubscribe: bool) -> str:
 
 
 def _table(todo: Sequence[Cell], results_root: Path) -> str:
-    """Return a table of the cells: the settings in which they differ, and their state."""
     settings = [dataclasses.asdict(cell.config) | {"workers": cell.workers, "nodes": cell.nodes} for cell in todo]
     varied = [name for name in settings[0] if len({str(each[name]) for each in settings}) > 1]
     rows = [["run", *varied, "state"]]
@@ -165,6 +164,5 @@ def _submit(todo: Sequence[Cell], words: Sequence[str], report_words: Sequence[s
 
 
 def _sbatch(script: str, words: Sequence[str], *options: str) -> str:
-    """Submit a job of jobs/ from the top folder of the clone and return its job id."""
     (answer,) = slurm.rows("sbatch", "--parsable", f"--chdir={ROOT}", *options, str(ROOT / "jobs" / script), *words)
     return answer[0].partition(";")[0]

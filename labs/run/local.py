@@ -27,7 +27,6 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
         announce: Print a line at once, because the workers take a while to start.
 
     Raises:
-        LabError: The command line is wrong, or the run failed: with rank, host, step and cause.
         KeyboardInterrupt: The run was interrupted; the text is the options that resume it, if anything is saved.
     """
     environment.refuse_harmful()
@@ -35,15 +34,16 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     arguments = command_line.to_argv(args) if dataclasses.is_dataclass(args) else list(args)
     config, options = command_line.parse(lab, arguments, launches=True)
     is_named, options = bool(options.name), run_lock.resumed(lab.name, options)
-    if options.resume and options.name and workers is None:
-        workers = run_lock.started_with(options.results_root / lab.name / options.name).get("workers") or None
-    workers = mpirun.choose_workers(workers, oversubscribe)
+    folder = options.results_root / lab.name / (options.name or "")
     if options.resume and not options.name:
         terminal.note(f"no run of {lab.name} is interrupted and idle; a new one starts")
+    elif options.resume and workers is None:
+        workers = run_lock.started_with(folder).get("workers") or None
+    workers = mpirun.choose_workers(workers, oversubscribe)
     lab.refuse(config, workers)
     if options.name:
-        run_lock.refuse_held(options.results_root / lab.name / options.name)
-        run_lock.refuse_taken(lab.name, options.results_root / lab.name / options.name, options, config, workers)
+        run_lock.refuse_held(folder)
+        run_lock.refuse_taken(lab.name, folder, options, config, workers)
     folder = run_lock.make_folder(lab.name, options, workers)
     arguments += [] if is_named else ["--name", folder.name]
     if announce:
