@@ -37,10 +37,14 @@ SUMMARIES = {
     "grade": "for instructors: grade a folder of hand-ins",
 }
 LAB = "name or number of a lab: lab10_caltech, lab10, 10"
-TAKE_LAB_OPTIONS = ("run", "sweep")
-"""Subcommands that pass options which they do not know on to the lab."""
-TITLE = "Train on several GPUs with TensorFlow, Keras and Horovod; measure the speedup."
-ON_LABS = """A lab is named by its name or number: lab10_caltech, lab10, 10. Without --workers, a run
+TAKE_LAB_OPTIONS = ("run", "sweep")  # They pass options that they do not know on to the lab.
+HELP = """Train on several GPUs with TensorFlow, Keras and Horovod; measure the speedup.
+
+usage: labs COMMAND ...
+
+{}
+
+A lab is named by its name or number: lab10_caltech, lab10, 10. Without --workers, a run
 has one worker per task of a Slurm job, else one per visible GPU, else one."""
 
 
@@ -66,7 +70,8 @@ def main() -> None:
 def dispatch(words: Sequence[str]) -> int:
     """Run one subcommand, the words after `labs`, and return its exit code."""
     if not words or words[0] in ("-h", "--help", "help"):
-        print(_help() if words else _labs())
+        rows = "\n".join(f"  {name:11}{summary}" for name, summary in summaries().items())
+        print(HELP.format(rows) if words else _labs())
         return 0
     command, *rest = words
     add_arguments, run = _find(command)
@@ -100,11 +105,6 @@ def summaries() -> dict[str, str]:
     return {name: summary for name, summary in SUMMARIES.items() if name in {*COMMANDS, "sweep", *tools}}
 
 
-def _help() -> str:
-    commands = "\n".join(f"  {name:11}{summary}" for name, summary in summaries().items())
-    return f"{TITLE}\n\nusage: labs COMMAND ...\n\n{commands}\n\n{ON_LABS}"
-
-
 def _labs() -> str:
     titles = {name: catalogue.load_lab(name).title.partition(": ")[2] for name in catalogue.lab_names()}
     rows = [textwrap.fill(f"{name:19}{title}", 80, subsequent_indent=" " * 19) for name, title in titles.items()]
@@ -136,8 +136,7 @@ def _add_launch(parser: argparse.ArgumentParser) -> None:
 
     command_line.add_oversubscribe(parser)
     parser.add_argument("--stall-seconds", type=float, metavar="FLOAT", default=Options.stall_seconds,
-                        help="warn when ranks have waited for others for this many seconds, and end the script "
-                             "after twice as long (default: %(default)s)")
+                        help="when ranks wait this long, warn; end after twice as long (default: %(default)s)")
     parser.add_argument("workers", type=usage.count, metavar="N", help="number of workers")
     parser.add_argument("script", type=usage.path, metavar="SCRIPT", help="the script: a Python file that uses Horovod")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS", help="arguments of the script")
@@ -148,8 +147,7 @@ def _launch(args: argparse.Namespace) -> int:
     from labs.run import failure, heartbeat, mpirun, supervisor
 
     if not args.script.is_file():
-        raise LabError(f"there is no file {quoted(str(args.script))} in this folder; type: "
-                       f"labs launch {args.workers} SCRIPT.py")
+        raise LabError(f"there is no file {quoted(str(args.script))} in this folder; give the path of your script")
     workers = mpirun.choose_workers(args.workers, args.oversubscribe)
     # Horovod: it warns of ranks that wait for others, and ends them later.
     seconds = max(1, round(args.stall_seconds))
@@ -174,8 +172,7 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     from labs.datasets import registry
 
     parser.add_argument("action", choices=("list", "fetch"))
-    parser.add_argument("name", nargs="?", choices=tuple(registry.DATASETS), metavar="NAME",
-                        help=f"for fetch: {', '.join(registry.DATASETS)}")
+    parser.add_argument("name", nargs="?", choices=tuple(registry.DATASETS), help="what to fetch")
 
 
 def _data(args: argparse.Namespace) -> None:
@@ -188,8 +185,7 @@ def _data(args: argparse.Namespace) -> None:
 
 def _add_results(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("lab", nargs="?", metavar="LAB", help=LAB)
-    parser.add_argument("--csv", type=usage.path, metavar="FILE",
-                        help="write everything in the records to a CSV file, a row for each run")
+    parser.add_argument("--csv", type=usage.path, metavar="FILE", help="write all figures of the records to a CSV file")
 
 
 def _results(args: argparse.Namespace) -> None:
@@ -205,8 +201,7 @@ def _results(args: argparse.Namespace) -> None:
 
 def _add_handin(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("lab", metavar="LAB", help=LAB)
-    parser.add_argument("--output", type=usage.path, metavar="FOLDER", default=Path(),
-                        help="where to write the zip; default: here")
+    parser.add_argument("--output", type=usage.path, metavar="FOLDER", default=Path(), help="for the zip; else: here")
 
 
 def _handin(args: argparse.Namespace) -> None:

@@ -25,9 +25,6 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
         workers: Number of workers; by default the allocation's tasks, else one per visible GPU, else one.
         log: Where to forward the workers' output; by default the terminal.
         announce: Print a line at once, because the workers take a while to start.
-
-    Raises:
-        KeyboardInterrupt: The run was interrupted; the text is the options that resume it, if anything is saved.
     """
     environment.refuse_harmful()
     lab = catalogue.load_lab(lab)
@@ -50,7 +47,7 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
         terminal.note(f"starting {plural(workers, 'worker')} ...")
     try:
         _launch(lab, config, workers, arguments, log, options, folder)
-    except KeyboardInterrupt as stopped:
+    except KeyboardInterrupt as stopped:  # The text is the options that resume the run, if anything is saved.
         raise Interrupted(f"--resume --name {folder.name}" if run_lock.is_saved(folder) else str(stopped)) from None
     return json.loads((folder / "record.json").read_bytes())
 

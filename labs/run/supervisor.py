@@ -23,7 +23,6 @@ from labs.run.errors import ERROR_PREFIX, Interrupted
 SECONDS_TO_SAVE, SECONDS_TO_END = 20.0, 5.0
 """The longest times: to save after Ctrl-C, and to end when asked to."""
 ERROR_LINE = re.compile(r"\b\w*Error: |\berror: |\bsignal \d")
-"""Matches a line that names an error, in the output of any program."""
 
 
 @contextlib.contextmanager

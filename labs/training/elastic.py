@@ -1,8 +1,7 @@
 """Elastic training: survivors continue from the last commit when a worker is lost, and new workers join them.
 
-`fit` ends the run when a worker dies, and the run is resumed from its last checkpoint. Here the processes of the
-surviving workers continue: they return to the last commit, a copy of weights and optimizer state in their memory. An
-elastic run writes no checkpoint, so it ends with its launcher.
+`fit` ends the run when a worker dies, and the run is resumed from its last checkpoint. Here the surviving workers go on
+from the last commit, a copy of weights and optimizer state in their memory; the run ends with its launcher.
 """
 
 import contextlib

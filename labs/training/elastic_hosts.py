@@ -1,7 +1,4 @@
-"""Elastic launches: horovodrun with a host file that may change, on the loopback network alone. Loads no TensorFlow.
-
-    python -m labs.training.elastic_hosts --min-np 1 ... PROGRAM      horovodrun on the loopback network
-"""
+"""Elastic launches: horovodrun with a host file that may change, on the loopback network alone. Loads no TensorFlow."""
 
 import os
 import sys
