@@ -10,7 +10,7 @@ Horovod: install it (README.md), or copy it beside your script.
     model.compile(hvd.DistributedOptimizer(optimizer), loss, jit_compile=False)
     model.fit(..., callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
 
-Names and arguments are those of `horovod.tensorflow.keras`; README.md says what differs, and what is refused with an
+Names are those of `horovod.tensorflow.keras`; README.md says what differs, and what is refused with an
 error that names the cause and the cure. Other names, such as `hvd.rank`, are those of `horovod.tensorflow`.
 
 `DistributedOptimizer` changes the optimizer that it is given, and returns it. Class, config, variables and saved file
@@ -34,8 +34,7 @@ import numpy as np
 import tensorflow as tf
 from horovod.common.elastic import ObjectState, run_fn
 from horovod.common.exceptions import HorovodInternalError
-from horovod.common.util import split_list
-from horovod.tensorflow import Average, Compression, Sum, global_process_set, init, rank, rocm_built, shutdown, size
+from horovod.tensorflow import Average, Compression, Sum, init, rank, shutdown, size
 from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
 from tensorflow.python.ops.control_flow_v2_func_graphs import CondBranchFuncGraph
 
@@ -62,8 +61,7 @@ def __getattr__(name):
 
 def DistributedOptimizer(  # noqa: N802
     optimizer, name=None, device_dense="", device_sparse="", compression=Compression.none, sparse_as_dense=False,
-    gradient_predivide_factor=1.0, op=Average, backward_passes_per_step=1, average_aggregated_gradients=False,
-    num_groups=0, groups=None, process_set=global_process_set, missing_as_zeros=False,
+    op=Average, backward_passes_per_step=1, average_aggregated_gradients=False, missing_as_zeros=False,
 ):
     """Make an optimizer reduce its gradients over all workers before it applies them, and return it.
 
@@ -75,14 +73,9 @@ def DistributedOptimizer(  # noqa: N802
         device_sparse: Device on which sparse gradients are gathered.
         compression: How dense gradients are sent: `Compression.none` or `Compression.fp16`.
         sparse_as_dense: Turn sparse gradients into dense ones first.
-        gradient_predivide_factor: Divide by this before the sum, and by size / this after it.
         op: Average or Sum.
         backward_passes_per_step: Passes whose gradients are added up before workers exchange them.
         average_aggregated_gradients: Divide that sum by the number of passes.
-        num_groups: Deprecated: use `groups`.
-        groups: Number of groups, or lists of variables, whose gradients are reduced together. By default each gradient
-            is reduced as soon as it is computed; in eager mode all are reduced together.
-        process_set: The workers that exchange gradients.
         missing_as_zeros: A gradient that is None, such as that of a head which this worker's loss does not use, is 0;
             includes `sparse_as_dense`. Otherwise all workers must have gradients of the same variables.
 
@@ -90,8 +83,7 @@ def DistributedOptimizer(  # noqa: N802
         TypeError: The optimizer is not one of Keras 3.
         ValueError: Arguments that Horovod or Keras 3 cannot combine.
     """
-    groups = num_groups or None if groups is None else groups
-    _check(optimizer, op, gradient_predivide_factor, groups, backward_passes_per_step, process_set)
+    _check(optimizer, op, backward_passes_per_step)
     label = name or f"Distributed{type(_inner(optimizer)).__name__}"
     if tf.keras.mixed_precision.dtype_policy().name == "mixed_float16" and not _scales_loss(optimizer):
         optimizer = tf.keras.mixed_precision.LossScaleOptimizer(optimizer, name="loss_scale_optimizer")
@@ -99,8 +91,9 @@ def DistributedOptimizer(  # noqa: N802
         "op": (op, Average), "backward_passes_per_step": (backward_passes_per_step, 1),
         "average_aggregated_gradients": (average_aggregated_gradients, False),
         "sparse_as_dense": (sparse_as_dense, False), "missing_as_zeros": (missing_as_zeros, False)})
-    reduce = _Reduction(label, device_dense, device_sparse, compression, sparse_as_dense, gradient_predivide_factor, op,
-                        groups, process_set, missing_as_zeros, _clips(_inner(optimizer)))
+    clips = any(getattr(_inner(optimizer), each, None) for each in ("clipnorm", "clipvalue", "global_clipnorm"))
+    dense = {"device_dense": device_dense, "compression": compression, "op": op, "ignore_name_scope": True}
+    reduce = _Reduction(label, dense, device_sparse, sparse_as_dense or missing_as_zeros, missing_as_zeros, clips)
     optimizer.horovod = _Passes(reduce, backward_passes_per_step, average_aggregated_gradients)
     optimizer.apply = types.MethodType(_reduce_then_apply, optimizer)
     optimizer.scale_loss = types.MethodType(_scale_loss, optimizer)
@@ -128,9 +121,10 @@ def _saved_settings(optimizer):
 def _reduce_then_apply(optimizer, grads, trainable_variables=None):
     """Reduce the gradients, then apply them: the `apply` of a distributed optimizer."""
     _refuse_context()
-    variables = _variables(optimizer, trainable_variables)
-    apply_of_keras = functools.partial(
-        type(optimizer).apply, optimizer, trainable_variables=variables)
+    if trainable_variables is None and not optimizer.built:
+        raise ValueError("apply(grads) needs a built optimizer: call optimizer.build(variables), or pass the variables")
+    variables = list(optimizer._trainable_variables if trainable_variables is None else trainable_variables)
+    apply_of_keras = functools.partial(type(optimizer).apply, optimizer, trainable_variables=variables)
     passes = optimizer.horovod
     grads = passes.reduce.prepare(grads, variables)
     if passes.per_step == 1:
@@ -148,16 +142,10 @@ def _scale_loss(optimizer, loss):
 class _Reduction:
     """Reduces gradients over all workers: a call takes and returns a list of gradients."""
 
-    def __init__(self, label, device_dense, device_sparse, compression, sparse_as_dense, predivide, op, groups,
-                 process_set, missing_as_zeros, clips):
-        self.label = re.sub("[^a-zA-Z0-9_]", "_", label) + (
-            f"_set{process_set.process_set_id}" if process_set.process_set_id else "")
-        self.sparse_as_dense, self.groups, self.clips = sparse_as_dense or missing_as_zeros, groups, clips
-        self.device_sparse, self.op, self.process_set = device_sparse, op, process_set
-        # With op=Average Horovod also divides by the number of workers.
-        self.dense = {"device_dense": device_dense, "compression": compression, "op": op, "process_set": process_set,
-                      "prescale_factor": 1 / predivide, "postscale_factor": predivide, "ignore_name_scope": True}
-        self.missing_as_zeros, self.unique = missing_as_zeros, ""
+    def __init__(self, label, dense, device_sparse, sparse_as_dense, missing_as_zeros, clips):
+        self.label, self.dense, self.op = re.sub("[^a-zA-Z0-9_]", "_", label), dense, dense["op"]
+        self.device_sparse, self.sparse_as_dense = device_sparse, sparse_as_dense
+        self.missing_as_zeros, self.clips, self.unique = missing_as_zeros, clips, ""
         self.numbers: dict[Any, int] = {}  # Of the variables, in the order in which the workers agreed on them.
         self.agreed: dict[tuple, list] = {}
         with tf.device("CPU"):
@@ -173,7 +161,7 @@ class _Reduction:
 
     def __call__(self, grads, variables, weight=None):
         """Return the reduced gradients; the weighted mean if this worker's loss was scaled by a weight."""
-        if self.is_alone():
+        if _alone():
             return [self._sum_rows(grad) if _is_sparse(grad) else grad for grad in grads]
         self._agree(grads, variables)
         sent = list(map(_sendable, grads))
@@ -208,10 +196,10 @@ class _Reduction:
         if refs not in self.agreed and not _elastic():
             mine = [(tuple(each.shape), str(each.dtype), kind) for each, kind in zip(variables, kinds, strict=True)]
             with tf.init_scope():  # Outside the graph that is being traced.
-                everyone = _exchange("its first step", self.process_set, gradients=mine, earlier=_labels[self.label])
+                everyone = _exchange("its first step", gradients=mine, earlier=_labels[self.label])
             _expect_equal([each["gradients"] for each in everyone], [_path(each) for each in variables],
                           "the gradient of {}", "let every worker's loss depend on the same variables, or pass "
-                          "missing_as_zeros=True to DistributedOptimizer", self.process_set)
+                          "missing_as_zeros=True to DistributedOptimizer")
             self._take_name(max(each["earlier"] for each in everyone))
         elif not self.unique:
             shapes = repr([tuple(each.shape) for each in variables])
@@ -225,12 +213,12 @@ class _Reduction:
 
     def _gather(self, grad, number):
         """Return the sum or mean of a sparse gradient: the rows of all workers, concatenated."""
-        gather = functools.partial(hvd.allgather, process_set=self.process_set, ignore_name_scope=True)
+        name = self._name("HorovodAllgather", number)
         with tf.device(self.device_sparse):
-            rows = gather(grad.values, name=self._name("HorovodAllgather", number) + "_values")
-            indices = gather(grad.indices, name=self._name("HorovodAllgather", number) + "_indices")
+            rows = hvd.allgather(grad.values, name=f"{name}_values", ignore_name_scope=True)
+            indices = hvd.allgather(grad.indices, name=f"{name}_indices", ignore_name_scope=True)
             if self.op == Average:
-                rows /= tf.cast(self._size(), rows.dtype)
+                rows /= tf.cast(hvd.size_op() if _elastic() else size(), rows.dtype)
             return self._sum_rows(tf.IndexedSlices(rows, indices, grad.dense_shape))
 
     def _sum_rows(self, grad):
@@ -250,19 +238,10 @@ class _Reduction:
         exchange would wait for the one before it, so all gradients are one group.
         """
         nbytes = sum(_tf_variable(variables[index]).shape.num_elements() * grads[index].dtype.size for index in dense)
-        if isinstance(self.groups, list):
-            index_of = {_tf_variable(variables[index]).ref(): index for index in dense}
-            groups = [[index_of.pop(ref) for each in group if (ref := _tf_variable(each).ref()) in index_of]
-                      for group in self.groups]
-            groups += [[index] for index in index_of.values()]
-        elif self.groups:
-            groups = split_list(dense, self.groups)
-        elif tf.executing_eagerly() or nbytes < SMALL_BYTES:
-            groups = [dense]
-        else:
-            groups = [[index] for index in dense]
-        return [same for group in groups for dtype in dict.fromkeys(grads[index].dtype for index in group)
-                if (same := [index for index in group if grads[index].dtype == dtype])]
+        if not tf.executing_eagerly() and nbytes >= SMALL_BYTES:
+            return [[index] for index in dense]
+        return [[index for index in dense if grads[index].dtype == dtype]
+                for dtype in dict.fromkeys(grads[index].dtype for index in dense)]
 
     def _take_name(self, earlier):
         """Set the part of the operations' names that tells this optimizer from others, on all workers alike.
@@ -288,18 +267,11 @@ class _Reduction:
 
         def agree():
             # Plus a variable: TensorFlow would exchange a constant when it optimizes the graph, maybe on one worker.
-            self.unit.assign(hvd.allreduce(mine + self.unit, op=hvd.Max, process_set=self.process_set,
-                                           name="HorovodAllreduce_samples", ignore_name_scope=True))
+            self.unit.assign(hvd.allreduce(mine + self.unit, op=hvd.Max, name="HorovodAllreduce_samples",
+                                           ignore_name_scope=True))
             return self.unit.read_value()
 
         return mine / tf.cond(self.unit > 0, self.unit.read_value, agree)
-
-    def is_alone(self):
-        """Return whether there is nothing to exchange; False in an elastic job, whose size may change after tracing."""
-        return not _elastic() and (not self.process_set.included() or self.process_set.size() == 1)
-
-    def _size(self):
-        return hvd.size_op() if _elastic() else self.process_set.size()
 
 
 class _Passes:
@@ -366,43 +338,30 @@ class _Passes:
                 for variable, grad in zip(variables, grads, strict=True)]
 
 
-def _exchange(place, process_set=global_process_set, **mine):
+def _exchange(place, **mine):
     """Return what each worker passed, by rank, as dictionaries: the one way in which the workers compare themselves.
 
     Every comparison has the same name for Horovod. So workers that are at different places of their programs do not
     wait for each other; all of them raise.
     """
-    if not process_set.included():
-        return [mine]
-    everyone = hvd.allgather_object((place, mine), name="HorovodAllgather_agreement", process_set=process_set)
+    everyone = hvd.allgather_object((place, mine), name="HorovodAllgather_agreement")
     for index, (other, _) in enumerate(everyone):
         if other != everyone[0][0]:
-            raise RuntimeError(f"the workers are at different places: {_rank(0, process_set)} is at {everyone[0][0]}, "
-                               f"{_rank(index, process_set)} at {other}; give all workers the same callbacks (also "
-                               "EarlyStopping, after MetricAverageCallback), validation data, epochs and steps")
+            raise RuntimeError(f"the workers are at different places: rank 0 is at {everyone[0][0]}, rank {index} at "
+                               f"{other}; give all workers the same callbacks (also EarlyStopping, after "
+                               "MetricAverageCallback), validation data, epochs and steps")
     return [each for _, each in everyone]
 
 
-def _rank(index, process_set=global_process_set):
-    return f"rank {process_set.ranks[index] if process_set.ranks else index}"
-
-
-def _expect_equal(lists, names, what, cure, process_set=global_process_set):
+def _expect_equal(lists, names, what, cure):
     """Raise RuntimeError unless all workers' lists are equal; name the first item that differs, and the rank."""
     for index, other in enumerate(lists):
         if other != lists[0]:
             pairs = zip(names, lists[0], other, strict=False)
             name, here, there = next((each for each in pairs if each[1] != each[2]),
                                      ("their number", len(lists[0]), len(other)))
-            raise RuntimeError(f"the workers differ in {what.format(name)}: {_rank(0, process_set)} has {here}, "
-                               f"{_rank(index, process_set)} {there}; {cure}")
-
-
-def _variables(optimizer, given):
-    """Return the variables of the gradients: those given, or the optimizer's, as in Keras' own `apply`."""
-    if given is None and not optimizer.built:
-        raise ValueError("apply(grads) needs a built optimizer: call optimizer.build(variables), or pass the variables")
-    return list(optimizer._trainable_variables if given is None else given)
+            raise RuntimeError(f"the workers differ in {what.format(name)}: rank 0 has {here}, rank {index} {there}; "
+                               f"{cure}")
 
 
 def _tf_variable(variable):
@@ -441,6 +400,11 @@ def _elastic():
     return os.environ.get("HOROVOD_ELASTIC") == "1"
 
 
+def _alone():
+    """Return whether there is nothing to exchange; False in an elastic job, whose size may change after tracing."""
+    return not _elastic() and size() == 1
+
+
 def _scales_loss(optimizer):
     return isinstance(optimizer, tf.keras.mixed_precision.LossScaleOptimizer)
 
@@ -449,11 +413,7 @@ def _inner(optimizer):
     return optimizer.inner_optimizer if _scales_loss(optimizer) else optimizer
 
 
-def _clips(optimizer):
-    return any(getattr(optimizer, name, None) for name in ("clipnorm", "clipvalue", "global_clipnorm"))
-
-
-def _check(optimizer, op, gradient_predivide_factor, groups, backward_passes_per_step, process_set):
+def _check(optimizer, op, backward_passes_per_step):
     """Raise on arguments that Horovod or Keras 3 cannot combine."""
     if not isinstance(optimizer, tf.keras.optimizers.Optimizer):
         raise TypeError(f"DistributedOptimizer takes an optimizer of Keras 3, not {optimizer!r}: make one with "
@@ -463,21 +423,13 @@ def _check(optimizer, op, gradient_predivide_factor, groups, backward_passes_per
     inner = _inner(optimizer)
     if hasattr(inner, "horovod"):
         raise ValueError("put the LossScaleOptimizer inside: DistributedOptimizer(LossScaleOptimizer(optimizer))")
-    if not tf.compat.v1.executing_eagerly_outside_functions():
-        raise ValueError("Keras 3 does not train in a TensorFlow 1 graph: remove disable_eager_execution()")
     if op not in (Average, Sum):
         raise ValueError("op must be Average or Sum: this optimizer has no other reduction")
-    if gradient_predivide_factor != 1 and (op != Average or rocm_built()):
-        raise ValueError("gradient_predivide_factor works with op=Average, and not on ROCm")
-    if groups is not None and not isinstance(groups, list) and not groups > 0:
-        raise ValueError("groups must be a positive number, or a list of lists of variables")
     if backward_passes_per_step < 1:
         raise ValueError("backward_passes_per_step must be at least 1")
     if backward_passes_per_step > 1 and getattr(inner, "gradient_accumulation_steps", None):
         raise ValueError("gradient_accumulation_steps and backward_passes_per_step both add up gradients: choose one; "
                          "with the latter workers communicate only once per step")
-    if process_set is not global_process_set and _elastic():
-        raise ValueError("an elastic job has one process set: leave out process_set")
 
 
 def _refuse_context():
@@ -654,10 +606,10 @@ def _compare_settings(model, params):
             "the loss, a mean over samples or not": _is_mean_over_samples(model),
             "the vocabulary or bins of adapted layers": list(filter(None, map(_table, layers))),
             "the shapes of the weights": [tuple(each.shape) for each in model.weights]}
-    everyone = _exchange("the start of fit", _process_set(optimizer), settings=list(mine.values()), built=model.built)
+    everyone = _exchange("the start of fit", settings=list(mine.values()), built=model.built)
     compared = list(mine)[:None if all(each["built"] for each in everyone) else -1]  # Unbuilt, it has no weights yet.
     _expect_equal([each["settings"][:len(compared)] for each in everyone], compared, "{}",
-                  "give all workers the same model and settings, and as many batches", _process_set(optimizer))
+                  "give all workers the same model and settings, and as many batches")
 
 
 def _table(layer):
@@ -678,14 +630,13 @@ def _compare_weights(model, place, samples, offer=False):
     frozen = [each for layer in leaves if not layer.trainable for each in layer.weights]
     shared = [*model.trainable_weights, *frozen, *(optimizer.variables if optimizer else [])]
     moving = model.non_trainable_weights if offer else []
-    everyone = _exchange(place, _process_set(optimizer), shared=list(map(_checksum, shared)), samples=samples,
+    everyone = _exchange(place, shared=list(map(_checksum, shared)), samples=samples,
                          moving=list(map(_checksum, moving)), built=model.built)
     if all(each["built"] for each in everyone):  # Otherwise a model is broadcast after the first step.
         _expect_equal([each["shared"] for each in everyone], [_path(each) for each in shared],
                       f"{{}} at {place} (checksums)", "let BroadcastGlobalVariablesCallback(0) be the first callback, "
                       "wrap every optimizer, and set weights, learning rate and other state on all workers, "
-                      "or before fit",
-                      _process_set(optimizer))
+                      "or before fit")
     if any(each["moving"] != everyone[0]["moving"] for each in everyone) and rank() == 0:
         warnings.warn("the moving statistics of the workers differ, and a file would hold those of one: call "
                       "hvd.average_statistics(model) on all workers before you save or evaluate", stacklevel=2)
@@ -705,11 +656,6 @@ def _checksum(variable):
     return zlib.crc32(np.ascontiguousarray(_tf_variable(variable).numpy()).tobytes())
 
 
-def _process_set(optimizer):
-    passes = getattr(optimizer, "horovod", None)
-    return passes.reduce.process_set if passes else global_process_set
-
-
 def _is_mean_over_samples(model):
     """Return whether the loss is Keras' mean over the samples of a batch, so that batches count by their samples."""
     passes = getattr(model.optimizer, "horovod", None)
@@ -727,7 +673,7 @@ def _weigh_batches(model):
     @functools.wraps(step)
     def train_step(data):
         passes: Any = getattr(model.optimizer, "horovod", None)
-        if not _is_mean_over_samples(model) or passes.reduce.is_alone():  # Another `compile` may have another loss.
+        if not _is_mean_over_samples(model) or _alone():  # Another `compile` may have another loss.
             return step(data)
         inputs = tf.keras.utils.unpack_x_y_sample_weight(data)[0]
         passes.weight = passes.reduce.weigh(tf.shape(next(x for x in tf.nest.flatten(inputs) if x is not None))[0])
@@ -763,9 +709,9 @@ class BroadcastGlobalVariablesCallback(_Callback):
     If any worker's model is not built by then, the broadcast happens after the first step.
     """
 
-    def __init__(self, root_rank, device=""):
+    def __init__(self, root_rank):
         super().__init__()
-        self.root_rank, self.device, self.broadcast_done = root_rank, device, False
+        self.root_rank, self.broadcast_done = root_rank, False
 
     def on_train_begin(self, logs=None):
         super().on_train_begin(logs)
@@ -784,8 +730,7 @@ class BroadcastGlobalVariablesCallback(_Callback):
         optimizer = self.model.optimizer
         if not optimizer.built:
             optimizer.build(self.model.trainable_variables)
-        with tf.device(self.device):
-            broadcast_variables([*self.model.weights, *optimizer.variables], self.root_rank)
+        broadcast_variables([*self.model.weights, *optimizer.variables], self.root_rank)
         _refresh(self.model)
 
 
@@ -797,9 +742,9 @@ class MetricAverageCallback(_Callback):
     a model's own `train_step` or a callback puts into the logs, are averaged; where they differ, a warning names them.
     """
 
-    def __init__(self, device=""):
+    def __init__(self):
         super().__init__()
-        self.device, self.trained = device, None
+        self.trained = None
 
     def on_epoch_begin(self, epoch, logs=None):
         super().on_epoch_begin(epoch, logs)
@@ -857,9 +802,7 @@ class MetricAverageCallback(_Callback):
         others = [metric.name for metric in self._metrics() if not _is_sum(metric)]
         for prefix, state in states.items():
             self._assign(state)
-            with tf.device(self.device):
-                found = self.model.get_metrics_result()
-            results |= {prefix + name: np.asarray(value) for name, value in found.items()
+            results |= {prefix + name: np.asarray(value) for name, value in self.model.get_metrics_result().items()
                         if not any(name == other or name.endswith(f"_{other}") for other in others)}
         return results
 
@@ -896,8 +839,6 @@ class LearningRateScheduleCallback(_Callback):
     def __init__(self, initial_lr, multiplier, start_epoch=0, end_epoch=None, staircase=True, momentum_correction=True,
                  steps_per_epoch=None):
         super().__init__()
-        if initial_lr is None:
-            raise ValueError("initial_lr is required")
         self.initial_lr, self.start_epoch, self.end_epoch = float(initial_lr), start_epoch, end_epoch
         self.staircase, self.momentum_correction, self.given_steps = staircase, momentum_correction, steps_per_epoch
         self.multiplier = multiplier if callable(multiplier) else lambda epoch: multiplier ** (epoch - start_epoch)

@@ -19,8 +19,6 @@ SETTINGS = {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow", "KERAS_N
 whatever keras.json says, a notebook's TensorFlow leaves its workers room on the GPU, and the faster options apply."""
 for _name, _value in SETTINGS.items():
     os.environ[_name] = os.environ.get(_name) or _value
-if "KERAS_HOME" in os.environ:  # Keras would make a folder named ~.
-    os.environ["KERAS_HOME"] = os.path.expanduser(os.environ["KERAS_HOME"])
 if isinstance(sys.stdout, io.TextIOWrapper):
     sys.stdout.reconfigure(errors="backslashreplace")  # For names with characters that the terminal cannot encode.
 sys.meta_path.insert(0, environment.HorovodsKerasLayer())

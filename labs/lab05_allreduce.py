@@ -218,7 +218,7 @@ def _messages(job):
         job, model, optimizer, images.train,
         batch_size=job.config.batch_size, epochs=1, fp16_allreduce=job.config.fp16_allreduce,
     )
-    messages = measure.timeline.exchanged(job)  # Before the steps below, which are not part of the epoch.
+    messages = measure.wire.exchanged(job)  # Before the steps below, which are not part of the epoch.
 
     # Some steps in which the workers exchange gradients and nothing else.
     train, model.train_function.steps = images.train, 1

@@ -37,11 +37,6 @@ def passes_of_different_variables() -> None:
         optimizer.apply([tf.constant(1.0)], [variable])
 
 
-def in_a_graph_of_tensorflow_1() -> None:
-    with tf.Graph().as_default():
-        hvd.DistributedOptimizer(sgd())
-
-
 @pytest.mark.parametrize(("make", "message"), [
     (lambda: hvd.DistributedOptimizer("adam"), "takes an optimizer of Keras 3, not 'adam'"),
     (lambda: hvd.DistributedOptimizer(hvd.DistributedOptimizer(sgd())), "call DistributedOptimizer once"),
@@ -54,7 +49,6 @@ def in_a_graph_of_tensorflow_1() -> None:
     (lambda: hvd.DistributedOptimizer(sgd(gradient_accumulation_steps=2), backward_passes_per_step=2),
      "both add up gradients: choose one"),
     (lambda: hvd.elastic.KerasState(K.Sequential([K.layers.Dense(1)]), sgd()), "call model.build"),
-    (in_a_graph_of_tensorflow_1, "remove disable_eager_execution"),
     (lambda: fit(model(hvd.DistributedOptimizer(sgd()), jit_compile=True)), "compile the model with jit_compile=False"),
     (lambda: fit(model(hvd.DistributedOptimizer(sgd(), backward_passes_per_step=2))), "set sparse_as_dense=True"),
     (passes_of_different_variables, "have gradients of different variables"),

@@ -37,13 +37,12 @@ SUMMARIES = {
     "grade": "for instructors: grade a folder of hand-ins",
 }
 LAB = "name or number of a lab: lab10_caltech, lab10, 10"
-TAKE_LAB_OPTIONS = ("run", "sweep")
-"""Subcommands that pass options which they do not know on to the lab."""
-TITLE = "Train on several GPUs with TensorFlow, Keras and Horovod; measure the speedup."
-EXAMPLES = """
-start here:
-  labs run lab10 --workers 2         train on two workers
-  labs run lab10 --help              every option of this lab
+TAKE_LAB_OPTIONS = ("run", "sweep")  # They pass options that they do not know on to the lab.
+HELP = """Train on several GPUs with TensorFlow, Keras and Horovod; measure the speedup.
+
+usage: labs COMMAND ...
+
+{}
 
 A lab is named by its name or number: lab10_caltech, lab10, 10. Without --workers, a run
 has one worker per task of a Slurm job, else one per visible GPU, else one."""
@@ -71,7 +70,8 @@ def main() -> None:
 def dispatch(words: Sequence[str]) -> int:
     """Run one subcommand, the words after `labs`, and return its exit code."""
     if not words or words[0] in ("-h", "--help", "help"):
-        print(_help() if words else _labs())
+        rows = "\n".join(f"  {name:11}{summary}" for name, summary in summaries().items())
+        print(HELP.format(rows) if words else _labs())
         return 0
     command, *rest = words
     add_arguments, run = _find(command)
@@ -90,7 +90,6 @@ def dispatch(words: Sequence[str]) -> int:
 
 
 def _find(command: str) -> tuple[Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], int | None]]:
-    """Return a subcommand's two functions."""
     if command not in summaries():
         similar = command_line.suggestion(command, summaries())
         raise LabError(f"unknown command {quoted(command)}{similar}; there are: {', '.join(summaries())}")
@@ -106,14 +105,7 @@ def summaries() -> dict[str, str]:
     return {name: summary for name, summary in SUMMARIES.items() if name in {*COMMANDS, "sweep", *tools}}
 
 
-def _help() -> str:
-    """Return the commands, each with its summary, and examples."""
-    commands = "\n".join(f"  {name:11}{summary}" for name, summary in summaries().items())
-    return f"{TITLE}\n\nusage: labs COMMAND ...\n\n{commands}\n{EXAMPLES}"
-
-
 def _labs() -> str:
-    """Return the labs, each with its subject, and how to go on."""
     titles = {name: catalogue.load_lab(name).title.partition(": ")[2] for name in catalogue.lab_names()}
     rows = [textwrap.fill(f"{name:19}{title}", 80, subsequent_indent=" " * 19) for name, title in titles.items()]
     return "\n".join(rows) + "\n\nlabs run LAB --help   a lab's options\nlabs --help           all commands"
@@ -127,7 +119,6 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    """Start the workers, wait for their end, and print the command of the report."""
     from labs.datasets import registry
     from labs.run import local
 
@@ -144,8 +135,7 @@ def _run(args: argparse.Namespace) -> None:
 def _add_launch(parser: argparse.ArgumentParser) -> None:
     command_line.add_oversubscribe(parser)
     parser.add_argument("--stall-seconds", type=float, metavar="FLOAT", default=Options.stall_seconds,
-                        help="warn when ranks have waited for others for this many seconds, and end the script "
-                             "after twice as long (default: %(default)s)")
+                        help="when ranks wait this long, warn; end after twice as long (default: %(default)s)")
     parser.add_argument("workers", type=command_line.count, metavar="N", help="number of workers")
     parser.add_argument("script", type=command_line.path, metavar="SCRIPT", help="a Python file that uses Horovod")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS", help="arguments of the script")
@@ -156,8 +146,7 @@ def _launch(args: argparse.Namespace) -> int:
     from labs.run import failure, heartbeat, mpirun, supervisor
 
     if not args.script.is_file():
-        raise LabError(f"there is no file {quoted(str(args.script))} in this folder; type: "
-                       f"labs launch {args.workers} SCRIPT.py")
+        raise LabError(f"there is no file {quoted(str(args.script))} in this folder; give the path of your script")
     workers = mpirun.choose_workers(args.workers, args.oversubscribe)
     # Horovod: it warns of ranks that wait for others, and ends them later.
     seconds = max(1, round(args.stall_seconds))
@@ -182,25 +171,20 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     from labs.datasets import registry
 
     parser.add_argument("action", choices=("list", "fetch"))
-    parser.add_argument("name", nargs="?", choices=tuple(registry.DATASETS), metavar="NAME",
-                        help=f"for fetch: {', '.join(registry.DATASETS)}")
+    parser.add_argument("name", nargs="?", choices=tuple(registry.DATASETS), help="what to fetch")
 
 
 def _data(args: argparse.Namespace) -> None:
     from labs.datasets import registry
 
-    if args.action == "list":
-        print(registry.listing())
-    elif not args.name:
+    if args.action == "fetch" and not args.name:
         args.parser.error("name the data set: labs data fetch NAME")
-    else:
-        print(f"{args.name}: {registry.fetch_dataset(args.name)}")
+    print(registry.listing() if args.action == "list" else f"{args.name}: {registry.fetch_dataset(args.name)}")
 
 
 def _add_results(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("lab", nargs="?", metavar="LAB", help=LAB)
-    parser.add_argument("--csv", type=command_line.path, metavar="FILE",
-                        help="write everything in the records to a CSV file, a row for each run")
+    parser.add_argument("--csv", type=command_line.path, metavar="FILE", help="write all figures to a CSV file")
     parser.add_argument("--reference", metavar="NAME", help="show a set of reference runs, such as two-cores")
 
 
@@ -208,11 +192,11 @@ def _results(args: argparse.Namespace) -> None:
     from labs.results import tables
 
     runs = tables.load(args.lab, paths.results_dir(), args.reference)
-    if not args.csv:
+    if args.csv:
+        atomic.write_text(args.csv, runs.convert_dtypes().to_csv(index=False))
+        print(f"{printable(args.csv)}: {plural(len(runs), 'run')}, {plural(len(runs.columns), 'column')}")
+    else:
         print(tables.listing(runs))
-        return
-    atomic.write_text(args.csv, runs.convert_dtypes().to_csv(index=False))
-    print(f"{printable(args.csv)}: {plural(len(runs), 'run')}, {plural(len(runs.columns), 'column')}")
 
 
 def _add_handin(parser: argparse.ArgumentParser) -> None:
@@ -222,7 +206,6 @@ def _add_handin(parser: argparse.ArgumentParser) -> None:
 
 
 def _handin(args: argparse.Namespace) -> None:
-    """Write the zip; print what went in, and what is missing."""
     from labs.exercises import hand_ins
 
     owner = environment.student_id()

@@ -1,7 +1,4 @@
-"""Start, or continue, all runs that a lab's questions need; on this machine, or as a Slurm array.
-
-The results folder is its only memory: a run with a record is done, and all others are still to do.
-"""
+"""Start all runs that a lab's questions need, here or as a Slurm array; a run with a record is done."""
 
 import argparse
 import contextlib
@@ -16,7 +13,7 @@ from labs.datasets import registry
 from labs.run import catalogue, cluster_state, command_line, local, mpirun, resources, run_lock, slurm, terminal
 from labs.run.catalogue import Lab
 from labs.run.errors import ERROR_PREFIX, LabError, one_line, plural
-from labs.run.paths import ROOT, format_path
+from labs.run.paths import ROOT
 from labs.run.sweeps import Cell, Sweep, cells
 
 
@@ -25,13 +22,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "Other options are the lab's: `labs run LAB --help`. A sweep does not vary an option that you give."
     parser.add_argument("lab", metavar="LAB", help="name or number of a lab: lab04_speedup, lab04, 4")
     parser.add_argument("--only", action="append", metavar="NAME", help="run only the lab's sweep of this name")
-    parser.add_argument("--workers", type=command_line.counts, metavar="N,N",
-                        help="numbers of workers, instead of the sweep's")
+    parser.add_argument("--workers", type=command_line.counts, metavar="N,N", help="other numbers of workers")
     parser.add_argument("--repeats", type=command_line.count, metavar="N", help="runs of each setting (seeds 1 to N)")
     command_line.add_oversubscribe(parser)
     action = parser.add_mutually_exclusive_group()
-    action.add_argument("--keep-reference", metavar="NAME",
-                        help="also copy the finished runs' records to data/reference_runs/NAME, to commit them")
+    action.add_argument("--keep-reference", metavar="NAME", help="copy the records to data/reference_runs/NAME, too")
     action.add_argument("--list", action="store_true", help="list the runs and their state; run none")
     action.add_argument("--cell", type=int, metavar="N", help="start only run N of the list, as Slurm arrays do")
     action.add_argument("--sbatch", action="store_true", help="submit the runs as a Slurm array, then a report")
@@ -53,9 +48,7 @@ def main(args: argparse.Namespace) -> int:
     if args.list:
         print(_table(todo, options.results_root))
         return 0
-    if args.cell is not None:
-        todo = [todo[args.cell]]
-    return _run_all(lab, todo, options.results_root, args)
+    return _run_all(lab, todo if args.cell is None else [todo[args.cell]], options.results_root, args)
 
 
 def _sweeps(lab: Lab, preset: str, given: dict[str, Any], args: argparse.Namespace) -> list[Sweep]:
@@ -73,7 +66,7 @@ def _sweeps(lab: Lab, preset: str, given: dict[str, Any], args: argparse.Namespa
 
 
 def _obstacle(cell: Cell, oversubscribe: bool) -> str:
-    """Return why a cell cannot run here: for want of a cluster, nodes or cores; an empty string if it can."""
+    """Return why a cell cannot run here; an empty string if it can."""
     if cell.link and not cluster_state.inside():
         return f"sets the links of a cluster; `labs cluster up`, then `labs cluster sweep {cell.lab} ...` runs it"
     granted, each = resources.allocation(), cell.workers // cell.nodes
@@ -87,7 +80,6 @@ def _obstacle(cell: Cell, oversubscribe: bool) -> str:
 
 
 def _table(todo: Sequence[Cell], results_root: Path) -> str:
-    """Return a table of the cells: the settings in which they differ, and their state."""
     settings = [dataclasses.asdict(cell.config) | {"workers": cell.workers, "nodes": cell.nodes} for cell in todo]
     varied = [name for name in settings[0] if len({str(each[name]) for each in settings}) > 1]
     rows = [["run", *varied, "state"]]
@@ -145,8 +137,7 @@ def _print_summary(lab: Lab, finished: Sequence[Cell], results_root: Path, refer
     if runs and (summary := studies.summary(lab.name, runs) or scaling.summary(runs)):
         print(summary + "\n")
     if reference_name:
-        count = reference.keep(runs, reference_name)
-        print(f"{plural(count, 'record')} kept in {format_path(reference.FOLDER / reference_name)}")
+        print(f"{plural(reference.keep(runs, reference_name), 'record')} kept in {reference.FOLDER / reference_name}")
 
 
 def _submit(todo: Sequence[Cell], words: Sequence[str], report_words: Sequence[str]) -> int:
@@ -164,6 +155,5 @@ def _submit(todo: Sequence[Cell], words: Sequence[str], report_words: Sequence[s
 
 
 def _sbatch(script: str, words: Sequence[str], *options: str) -> str:
-    """Submit a job of jobs/ from the top folder of the clone and return its job id."""
     (answer,) = slurm.rows("sbatch", "--parsable", f"--chdir={ROOT}", *options, str(ROOT / "jobs" / script), *words)
     return answer[0].partition(";")[0]

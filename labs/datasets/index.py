@@ -34,11 +34,7 @@ class Index:
 
 
 def index_folder(root: str | os.PathLike) -> Index:
-    """List the images of a tree: each folder in `root` that holds images is a class. Deeper folders are not entered.
-
-    Raises:
-        LabError: There are fewer than two classes, they are subsets of a data set, or a folder cannot be read.
-    """
+    """List the images of a tree: each folder in `root` that holds images is a class. Deeper folders are not entered."""
     root = Path(root).absolute()
     classes: dict[str, list[str]] = {}
     skipped = []
@@ -57,12 +53,8 @@ def index_folder(root: str | os.PathLike) -> Index:
 
 def _entries(folder: str | Path) -> list[os.DirEntry]:
     """Return what a folder holds, in an order that depends on neither file system nor locale."""
-    try:
-        with os.scandir(folder) as entries:
-            return sorted((entry for entry in entries if not entry.name.startswith(".")), key=lambda entry: entry.name)
-    except OSError as error:
-        raise LabError(f"cannot read folder {printable(folder)} ({error.strerror}); check the path and its permissions"
-                       ) from error
+    with os.scandir(folder) as entries:
+        return sorted((entry for entry in entries if not entry.name.startswith(".")), key=lambda entry: entry.name)
 
 
 def _is_image(name: str) -> bool:

@@ -4,11 +4,9 @@
     one, two = exercises.runs("lab02.q1")     the records that a question is about
     exercises.check("lab02.q1", 1.7)          prints "right", or raises AssertionError with what is wrong
     exercises.check("lab02.shard", shard)     the same for a function that the student wrote
-    exercises.check("lab02.bug", {"symptom": "it never ends", "line": "line 25"})
 
 The cell that defines a function is judged, handed in and graded: the same text, run alone in a fresh process, with a
-time limit. Each lab has a module here with its `QUESTIONS` and its `TASKS`, which need no records; their texts are on
-its page, their answers in `solutions/`, which can be left out of what students get. Imports no TensorFlow.
+time limit. Each lab has a module here with its `QUESTIONS`, and its `TASKS`, which need no records.
 """
 
 import importlib
@@ -39,10 +37,8 @@ def entries(lab: str) -> dict[str, Question | Task]:
 def check(question: str, answer: Any, results_root: Path | None = None) -> None:
     """Grade an answer, from the student's own records or by what a function does, and print a line if it is right.
 
-    The answer, or the text of the cell that defines the function, is saved for `labs handin`, right or wrong.
-
-    Raises:
-        AssertionError: The answer is wrong, or a record is missing; names the mistake, or the command for the record.
+    AssertionError names the mistake, or the command for a missing record. The answer, or the text of the cell that
+    defines the function, is saved for `labs handin`, right or wrong.
     """
     entry, kept, about, wrong = _find(question), {}, [], ""
     try:

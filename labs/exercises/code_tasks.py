@@ -4,8 +4,8 @@ A function is graded by properties that it must have, on inputs from the smalles
 the smallest that fails. A hint names the property, never the right result.
 """
 
+import contextlib
 import dataclasses
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -42,18 +42,36 @@ class Call:
         """Raise AssertionError with this call as the example, and with what is broken, unless a property holds."""
         require(holds, f"`{self.text}` returned {format_value(self.value)}: {broken}")
 
-    def number(self, what: str = "the result is a number") -> float:
-        """Return the value as a finite number; raise AssertionError if it is not one."""
-        found = numbers([self.value], 1)
-        self.expect(found, what)
-        return found[0] if found else math.nan
+    def arrays(self, value: Any, like: Sequence[np.ndarray], problem: str) -> list[np.ndarray]:
+        """Return a list of arrays with given shapes; raise AssertionError with the problem for anything else."""
+        found = []
+        with contextlib.suppress(ValueError):  # Lists of unequal lengths.
+            found = list(map(np.asarray, value)) if isinstance(value, list) else []
+        self.expect(len(found) == len(like) and all(
+            array.dtype.kind in "iuf" and array.shape == np.shape(other)
+            for array, other in zip(found, like, strict=True)), problem)
+        return found
+
+    def numbers(self, value: Any, count: int, problem: str) -> list[float]:
+        """Return a list of that many finite numbers; raise AssertionError with the problem for anything else."""
+        (found,) = self.arrays([value], [np.zeros(count)], problem)
+        self.expect(np.isfinite(found).all(), problem)
+        return found.tolist()
+
+    def number(self, problem: str = "the result is a number") -> float:
+        """Return the value as a finite number; raise AssertionError with the problem if it is not one."""
+        return self.numbers([self.value], 1, problem)[0]
 
     def expect_number(self, right: float, broken: str, mistakes: Mapping[str, float] | None = None) -> None:
         """Raise AssertionError unless the value is the right number, with the hint for a typical mistake's value."""
-        value = self.number()
-        for hint, wrong in (mistakes or {}).items():
-            self.expect(close(right, wrong) or not close(value, wrong), hint)
-        self.expect(close(value, right), broken)
+        self.expect_close(self.number(), right, broken, mistakes or {})
+
+    def expect_close(self, value: Any, right: Any, broken: str, mistakes: Mapping[str, Any], rel_tol: float = 1e-5
+                     ) -> None:
+        """Do the same for a number or an array in the value."""
+        for hint, wrong in mistakes.items():
+            self.expect(close(right, wrong, rel_tol) or not close(value, wrong, rel_tol), hint)
+        self.expect(close(value, right, rel_tol), broken)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,26 +124,9 @@ HASH = "each worker is a process: Python's hash() of a text, and the order of a 
 """Ends the hint where a second process gets another result."""
 
 
-def numbers(value: Any, count: int) -> list[float] | None:
-    """Return a list of that many finite numbers, and None for anything else."""
-    found = arrays([value], [np.zeros(count)])
-    return found[0].tolist() if found and np.isfinite(found[0]).all() else None
-
-
-def arrays(value: Any, like: Sequence[np.ndarray]) -> list[np.ndarray] | None:
-    """Return a list of arrays with given shapes, and None for anything else."""
-    try:
-        found = list(map(np.asarray, value)) if isinstance(value, list) else []
-        same = [array.dtype.kind in "iuf" and array.shape == np.shape(other)
-                for array, other in zip(found, like, strict=True)]
-    except ValueError:  # Unequal lengths.
-        return None
-    return found if all(same) else None
-
-
-def close(one: Any, other: Any) -> bool:
+def close(one: Any, other: Any, rel_tol: float = 1e-5) -> bool:
     """Return whether two numbers or arrays are equal up to rounding; NaN equals nothing."""
-    return bool(np.allclose(one, other, rtol=1e-5, atol=1e-9))
+    return bool(np.allclose(one, other, rtol=rel_tol, atol=1e-9))
 
 
 # Scripts with a planted bug, `debugging/labNN.py`: the student names the symptom and the line.

@@ -1,4 +1,4 @@
-"""An exercise's cell, run in a fresh process: the notebook's `check` and `labs grade` judge the same text alike."""
+"""An exercise's cell, run in fresh processes: the notebook's `check` and `labs grade` judge the same text alike."""
 
 import contextlib
 import functools
@@ -6,6 +6,7 @@ import inspect
 import linecache
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -22,9 +23,11 @@ from labs.exercises import child
 from labs.exercises.code_tasks import Asker, StudentFunction, Task
 from labs.exercises.grading import NoAnswerError, NotInstalledError, format_value, require, shorten
 from labs.run import environment
+from labs.run.paths import ROOT
+from labs.run.supervisor import complete
 
-SECONDS = 30
-"""How long a process may take, to run the cell and for all calls of its function."""
+SECONDS, SECONDS_OF_WORKERS = 30, 90
+"""How long a process may take, to run the cell and for all calls of its function; workers load TensorFlow, too."""
 LONGEST = 1 << 20
 """The most bytes of an answer."""
 CHILD = Path(child.__file__)
@@ -73,10 +76,11 @@ def start_process(cell: str, name: str, hash_seed: int = 1, container: Sequence[
         process = subprocess.Popen(
             command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             env=passed | ENVIRONMENT | {"PYTHONHASHSEED": str(hash_seed), "HOME": folder}, start_new_session=True)
+        end = time.monotonic() + SECONDS
         timer = threading.Timer(SECONDS, os.killpg, (process.pid, signal.SIGKILL))
         timer.start()
         try:
-            ask = functools.partial(_ask, process, time.monotonic() + SECONDS)
+            ask = functools.partial(_ask, process, end)
             if problem := ask([cell, name]).get("error"):
                 raise NoAnswerError(f"the cell cannot run alone, in a fresh process: {shorten(problem)}")
             yield ask
@@ -100,3 +104,20 @@ def _ask(process: subprocess.Popen, end: float, args: Sequence[Any]) -> dict[str
     if answer.get("needs"):
         raise (NotInstalledError if answer["not_installed"] else NoAnswerError)(shorten(answer["needs"]))
     return answer
+
+
+def grade_step(cell: str) -> str:
+    """Run the train step of a cell on two real workers; return what was checked, or raise AssertionError."""
+    if re.search(r'"""\s*\.\.\.  # YOUR CODE\s*(\n\S|\Z)', cell):
+        raise NoAnswerError("no answer yet: `step` does nothing")
+    # A lab that ran in this process has left its settings of Horovod, such as the transport.
+    env = {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")}
+    env["CUDA_VISIBLE_DEVICES"] = "-1"  # NCCL refuses two workers on one GPU.
+    launch = [sys.executable, "-m", "labs", "launch", "2", "--oversubscribe", "--stall-seconds", 5]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "step.py")
+        path.write_text(cell, encoding="utf-8")
+        outcome = complete([*launch, ROOT / "labs/training/step_trial.py", CHILD, path], SECONDS_OF_WORKERS, env, ROOT)
+    require(not outcome.code, outcome.err.rstrip().rpartition("\n")[2].removeprefix("labs: error: "))
+    require(outcome.code == 0, f"the steps do not end in {SECONDS_OF_WORKERS} s")
+    return "after 3 steps on two real workers their weights are equal, and equal to those of one worker on both batches"

@@ -6,7 +6,7 @@ A grader names the mistake where it recognizes one, and never reveals the right 
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ class Question:
 
 
 class NoAnswerError(AssertionError):
-    """There is nothing to judge, and nothing to keep: no answer yet, or a cell that cannot run alone."""
+    """There is nothing to judge or to keep: no answer yet, or a cell that cannot run alone."""
 
 
 class NotInstalledError(NoAnswerError):
@@ -65,20 +65,14 @@ def grade_number(answer: Any, right: float, unit: str, formula: str, mistakes: M
                  rel_tol: float = 0.02, abs_tol: float = 0.0) -> str:
     """Compare a number with the right one and return the formula; AssertionError names the mistake and the formula.
 
-    Args:
-        answer: Anything.
-        right: The right number.
-        unit: Its unit: "steps", "ms", "no unit"; "share" is a number from 0 to 1.
-        formula: How to compute it, in words that a student finds in the notebook.
-        mistakes: Figures that typical mistakes give, by what the mistake is: "that is ...".
-        rel_tol, abs_tol: The relative tolerance, and the absolute one, for what may be near 0.
+    The unit is "steps", "ms", "no unit", or "share", a number from 0 to 1. `mistakes` has the figures that typical
+    mistakes give, by what the mistake is: "that is ...". `abs_tol` is for what may be near 0.
     """
     usable = is_number(answer) and abs(answer) < 1e300  # Neither NaN nor infinite.
     require(usable, f"the answer is a number ({unit}), not {format_value(answer)}")
-    given = float(answer)
 
     def near(value: float, tolerance: float = rel_tol) -> bool:
-        return abs(given - value) <= max(tolerance * abs(value), abs_tol)
+        return abs(answer - value) <= max(tolerance * abs(value), abs_tol)
 
     if near(right):
         return formula
@@ -86,8 +80,8 @@ def grade_number(answer: Any, right: float, unit: str, formula: str, mistakes: M
     hints = [*(mistakes or {}).items(), *((hint, factor * right) for factor, hint in factors.items())]
     hint = next((hint for hint, value in hints if near(value, max(rel_tol, 0.005))), (
         "it is not one of the usual mistakes; check the units, and which number is divided by which"))
-    raise AssertionError(f"{given:.6g} is not right: {hint}. "
-                         f"{FORMULA}{formula}" + f" ({unit})" * (unit != "no unit"))
+    of = f" ({unit})" * (unit != "no unit")
+    raise AssertionError(f"{float(answer):.6g} is not right: {hint}. {FORMULA}{formula}{of}")
 
 
 def is_number(answer: Any) -> bool:
@@ -106,9 +100,8 @@ def grade_choice(answer: Any, right: Collection[Any], others: Mapping[Any, str],
 
 def grade_entries(answer: Any, graders: Mapping[Any, Callable[[Any], str]]) -> str:
     """Grade each entry of a dictionary with its own grader; AssertionError names the entry, or those expected."""
-    expected = "{" + ", ".join(f"{name!r}: ..." for name in graders) + "}"
-    require(isinstance(answer, Mapping) and set(answer) == set(graders),
-            f"the answer is {expected}, not {format_value(answer)}")
+    require(isinstance(answer, Mapping) and set(answer) == set(graders), "the answer is {" + ", ".join(
+        f"{name!r}: ..." for name in graders) + f"}}, not {format_value(answer)}")
     reasons = {}
     for name, grade in graders.items():
         try:
@@ -132,45 +125,37 @@ def shorten(text: str) -> str:
 def judged(guess: Any, right: Any, within: float = 0.0, margin: float = 0.0) -> str:
     """Return a prediction with "right", "not quite: ..." or "incomplete: ..."; without one, return it as text.
 
-    A guess is a value, or as many as `right` has; None, also in place of a value, means no prediction. A list or a
-    dictionary holds several right values; in a set each one is right. A number may be off by `within` of the right one,
-    and always by `margin`.
+    None, also in place of a value, means no prediction. A list or a dictionary holds several right values; in a set any
+    is right. A number may be off by `within` of the right one, and always by `margin`.
     """
-    text, pairs = format_value(guess), list(_pair(guess, right))
-    given = [pair for pair in pairs if pair[0] is not None]
-    if not given:
+    text, outcomes = format_value(guess), _judge_parts(guess, right, within, margin)
+    if outcomes == {None}:
         return str(guess)
-    for one, value in given:
-        if is_number(value) and isinstance(one, str | tuple):  # "67%", and 18,760, which Python takes for two numbers.
-            return f"{text}: the answer must be a number, such as 0.67 or 18760, not {format_value(one)}"
+    if "no number" in outcomes:  # "67%", or 18,760, which Python takes for two numbers.
+        return f"{text}: the answer must be a number, such as 0.67 or 18760"
     allowed = " or ".join([f"within {within:.0%}"] * bool(within) + [f"within {margin:g}"] * bool(margin))
     measured = format_value(right) + f" ({allowed} is right)" * bool(allowed)
-    if not all(_matches(*pair, within, margin) for pair in given):
-        return f"{text}: not quite: {measured}"
-    if len(given) < len(pairs):
-        return f"{text}: incomplete: {measured}"
-    return f"{text}: right" + f": {measured}" * bool(allowed)
+    if outcomes == {True}:
+        return f"{text}: right" + f": {measured}" * bool(allowed)
+    return f"{text}: {'not quite' if False in outcomes else 'incomplete'}: {measured}"
 
 
-def _pair(guess: Any, right: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield each guess with the right value; a guess of another form matches nothing."""
+def _judge_parts(guess: Any, right: Any, within: float, margin: float) -> set[Any]:
+    """Return what holds about the parts of a guess: True, False, None without a prediction, "no number"."""
     if isinstance(right, Mapping) and isinstance(guess, Mapping):
         guess, right = list(map(guess.get, right)), list(right.values())
     if isinstance(right, list) and isinstance(guess, list | tuple | np.ndarray) and len(guess) == len(right) > 0:
-        for one, other in zip(guess, right, strict=True):
-            yield from _pair(one, other)
-    else:
-        yield guess, right
-
-
-def _matches(guess: Any, right: Any, within: float, margin: float) -> bool:
-    if isinstance(right, set):
-        return any(_matches(guess, each, within, margin) for each in right)
-    if is_number(guess) and is_number(right):
-        return bool(abs(guess - right) <= max(within * abs(right), margin, 1e-9))
+        return set().union(*(_judge_parts(*pair, within, margin) for pair in zip(guess, right, strict=True)))
+    if isinstance(right, set) and guess is not None:
+        return {any(_judge_parts(guess, each, within, margin) == {True} for each in right)}
+    if is_number(right):
+        if is_number(guess):
+            return {bool(abs(guess - right) <= max(within * abs(right), margin, 1e-9))}
+        return {"no number" if isinstance(guess, str | tuple) else None if guess is None else False}
     if isinstance(guess, str) and isinstance(right, str):
-        return guess.strip().casefold() == right.casefold()
-    return isinstance(guess, bool | np.bool_) and isinstance(right, bool | np.bool_) and guess == right
+        return {guess.strip().casefold() == right.casefold()}
+    return {None if guess is None else bool(
+        isinstance(guess, bool | np.bool_) and isinstance(right, bool | np.bool_) and guess == right)}
 
 
 def ratio(above: float, below: float) -> float:

@@ -5,10 +5,10 @@ import re
 
 import numpy as np
 
-from labs.exercises.code_tasks import HASH, SHARDED, Call, StudentFunction, Task, arrays, bug, close, code
+from labs.exercises.code_tasks import HASH, SHARDED, Call, StudentFunction, Task, bug, close, code
+from labs.exercises.fresh_process import grade_step
 from labs.exercises.grading import Question, format_value, grade_efficiency, grade_number, grade_speedup, is_number
 from labs.exercises.selecting import Record, images_per_sec, multi_worker, newest, pair_with_one_worker
-from labs.exercises.two_workers import grade_step
 
 M3 = "section 'M3: accuracy, time, speedup' of notebooks/lab02_horovod.ipynb"
 """Makes a comparable pair: without GPUs, one worker gets as many threads as each of several."""
@@ -54,8 +54,7 @@ def _grade_allreduce(run: StudentFunction) -> str:
         values = [np.array(each) for each in ranks]
         call = run(values)
         call.expect(isinstance(call.value, list | tuple) and len(call.value) == len(values), "not one array per rank")
-        held = arrays(call.value, values) or []
-        call.expect(held, "an array has another shape than those that went in")
+        held = call.arrays(call.value, values, "an array has another shape than those that went in")
         call.expect(all(close(each, held[0]) for each in held), "the ranks do not all hold the same")
         call.expect(len(values) == 1 or not close(held[0], np.sum(values, axis=0)), "that is the sum, not the mean")
         call.expect(close(held[0], np.mean(values, axis=0)), "that is not the mean of all ranks, element by element")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from labs.exercises.code_tasks import AVERAGED, StudentFunction, bug, close, code, numbers
+from labs.exercises.code_tasks import AVERAGED, StudentFunction, bug, close, code
 from labs.exercises.grading import (
     Question,
     grade_choice,
@@ -105,12 +105,13 @@ def _grade_efficiency(run: StudentFunction) -> str:
     drawn = alone * (1 + 0.02 * noises), run.real(0.7, 0.95) * n * alone * (1 + 0.02 * noises[::-1]), n
     for one, many, n in (*repeats, drawn):
         call = run(one.round(1).tolist(), many.round(1).tolist(), n)
-        triple = numbers(call.value, 3)
-        call.expect(triple, "the result is three numbers, (value, low, high)")
-        value, low, high = triple or (0.0, 0.0, 0.0)
+        value, low, high = call.numbers(call.value, 3, "the result is three numbers, (value, low, high)")
         welch = noise.compare(many.round(1), one.round(1), ratio=True)
         right, limits = welch.value / n, (welch.low / n, welch.high / n)
-        _expect_value(call, value, right, n)
+        call.expect_close(value, right, "the value is not the efficiency of the middle of the repeats, speedup over "
+                          "workers", {"that is the speedup, which is not yet an efficiency": right * n,
+                                      "the quotient is upside down: faster is larger": 1 / (right * n),
+                                      "the speedup is upside down: faster is larger": 1 / (right * n) / n}, CENTRE)
         call.expect(low <= value <= high, "the value is not inside its interval, low to high")
         width = (high - low) / (limits[1] - limits[0])
         call.expect(width > 0, "the interval has no width, though the repeats vary")
@@ -125,17 +126,6 @@ def _grade_efficiency(run: StudentFunction) -> str:
             "Welch's; too few repeats are refused")
 
 
-def _expect_value(call, value: float, right: float, n: int) -> None:
-    """Raise AssertionError, with a hint for typical mistakes, unless the value is the efficiency."""
-    def near(other: float) -> bool:
-        return abs(value - other) <= CENTRE * abs(other)
-
-    call.expect(not near(right * n), "that is the speedup, which is not yet an efficiency")
-    call.expect(not near(1 / (right * n)) and not near(1 / (right * n) / n), "the quotient is upside down: faster is "
-                                                                            "larger")
-    call.expect(near(right), "the value is not the efficiency of the middle of the repeats, speedup over workers")
-
-
 def _grade_excess(run: StudentFunction) -> str:
     # Entries of one worker and of n: first those of ideal workers.
     cases = (((0.4, 4.0, 0.0, 0.8, 0.2), (0.2, 2.0, 0.0, 0.4, 0.1), 2),
@@ -147,9 +137,8 @@ def _grade_excess(run: StudentFunction) -> str:
         call = run(*ledgers, n)
         call.expect(isinstance(call.value, Mapping) and set(call.value) == set(ENTRIES),
                     "the result is a dictionary with the entries of the ledger")
-        values = numbers([call.value[entry] for entry in ENTRIES], len(ENTRIES))
-        call.expect(values, "an excess is not a number")
-        for entry, alone, together, value in zip(ENTRIES, one, many, values or [], strict=True):
+        values = call.numbers([call.value[entry] for entry in ENTRIES], len(ENTRIES), "an excess is not a number")
+        for entry, alone, together, value in zip(ENTRIES, one, many, values, strict=True):
             ideal = close(together, alone / n)
             call.expect(not ideal or close(value, 0), f"{entry!r} takes exactly its ideal time, so its excess is 0")
             call.expect(close(value, together - alone / n),

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from labs.exercises.code_tasks import AVERAGED, SHARDED, Call, StudentFunction, arrays, bug, close, code, numbers
+from labs.exercises.code_tasks import AVERAGED, SHARDED, Call, StudentFunction, bug, close, code
 from labs.exercises.grading import Question, grade_choice, grade_number
 from labs.exercises.selecting import Record, Selector, multi_worker, newest
 
@@ -83,15 +83,13 @@ def _grade_ring(run: StudentFunction) -> str:
         call.expect(isinstance(call.value, list | tuple) and len(call.value) == 2, "the result is (chunks, sent)")
         _expect_sums(call, tensors)
         nbytes = sum(chunk.nbytes for chunk in tensors[0])
-        sent = numbers(call.value[1], size)
-        call.expect(sent, "`sent` is one number of bytes per rank")
-        sent, right = sent or [], 2 * (size - 1) * nbytes / size
-        hints = {"counts numbers, not bytes": right / tensors[0][0].itemsize,
-                 "counts chunks, not bytes": 2 * (size - 1), "counts bits, not bytes": 8 * right,
-                 "has the bytes of all ranks together, not those of each": right * size}
-        hint = next((text for text, wrong in hints.items() if close(sent, [wrong] * size)), None)
-        call.expect(close(sent, [right] * size), f"`sent` {hint}" if hint else "`sent` is wrong: every rank sends the "
-                    "bytes of one chunk in every step")
+        sent = call.numbers(call.value[1], size, "`sent` is one number of bytes per rank")
+        right = 2 * (size - 1) * nbytes / size
+        mistakes = {"counts numbers, not bytes": right / tensors[0][0].itemsize,
+                    "counts chunks, not bytes": 2 * (size - 1), "counts bits, not bytes": 8 * right,
+                    "has the bytes of all ranks together, not those of each": right * size}
+        call.expect_close(sent, [right] * size, "`sent` is wrong: every rank sends one chunk in every step",
+                          {f"`sent` {mistake}": [wrong] * size for mistake, wrong in mistakes.items()})
     _expect_way_round(run)
     return "on one to five ranks, all hold the sum, and each has sent 2 (N - 1) / N of its bytes, chunk by chunk"
 
@@ -113,17 +111,16 @@ def _expect_sums(call: Call, tensors: list[list[np.ndarray]]) -> None:
     """Raise AssertionError unless every rank holds the sum of all ranks."""
     size, held = len(tensors), call.value[0]
     call.expect(isinstance(held, list | tuple) and len(held) == size, "`chunks` is one list of chunks per rank")
-    ranks = [arrays(mine, tensors[0]) for mine in held]
-    call.expect(None not in ranks, "a rank has other numbers or shapes of chunks than before")
+    ranks = [call.arrays(mine, tensors[0], "a rank has other numbers or shapes of chunks than before") for mine in held]
     sums = [np.sum([tensor[chunk] for tensor in tensors], axis=0) for chunk in range(size)]
-    right = [[close(mine[chunk], sums[chunk]) for chunk in range(size)] for mine in ranks if mine is not None]
+    right = [[close(mine[chunk], sums[chunk]) for chunk in range(size)] for mine in ranks]
     complete = [sum(of_rank) for of_rank in right]
     call.expect(size == 1 or complete != [1] * size, "each rank has the sum of one chunk only: the other ranks still "
                                                      "need it")
     for rank, mine in enumerate(ranks):
         for chunk in range(size):
             call.expect(right[rank][chunk], f"chunk {chunk} of rank {rank} is not the sum over all ranks" + (
-                ", but their mean" if mine and close(mine[chunk] * size, sums[chunk]) else ""))
+                ", but their mean" if close(mine[chunk] * size, sums[chunk]) else ""))
 
 
 def _grade_buckets(run: StudentFunction) -> str:

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from labs.exercises.code_tasks import BROADCAST, SHARDED, StudentFunction, arrays, bug, close, code, numbers
+from labs.exercises.code_tasks import BROADCAST, SHARDED, StudentFunction, bug, close, code
 from labs.exercises.grading import Question, grade_choice, grade_number, grade_speedup
 from labs.exercises.selecting import Record, images_per_sec, multi_worker, newest, pair_with_one_worker
 
@@ -65,9 +65,8 @@ def _grade_patchify(run: StudentFunction) -> str:
         images = np.arange(float(n * side * side * channels)).reshape(n, side, side, channels)
         images *= run.real(1, 2) if n > 1 else 1
         call, right = run(images, patch), reference_patches(images, patch)
-        found = arrays([call.value], [right])
-        call.expect(found, "the shape must be [n, patches of an image, patch * patch * channels]")
-        (value,) = found or [right]
+        (value,) = call.arrays([call.value], [right],
+                               "the shape must be [n, patches of an image, patch * patch * channels]")
         call.expect(close(np.sort(value, axis=None), np.sort(right, axis=None)),
                     "each value of the images must be in one patch")
         inside, wanted = np.sort(value, axis=2), np.sort(right, axis=2)
@@ -93,21 +92,17 @@ def _grade_attention(run: StudentFunction) -> str:
     for shape in heads:
         q, k, v = (run.rng if shape == heads[-1] else rng).normal(size=(3, *shape)).round(1)
         call, right = run(q, k, v), reference_attention(q, k, v)
-        found, root = arrays([call.value], [right]), math.sqrt(shape[-1])
-        call.expect(found, "the result is an array [heads, tokens, size], as q is")
-        (value,) = found or [right]
-        for hint, wrong in {
+        (value,) = call.arrays([call.value], [right], "the result is an array [heads, tokens, size], as q is")
+        root = math.sqrt(shape[-1])
+        call.expect_close(value, right, "each result must be the mean of v's rows, weighted by the softmax of the "
+                          "scores, within a head", {
             "the scores must be divided by the root of size": reference_attention(q * root, k, v),
             "the scores must be divided by the root of size, not by size": reference_attention(q / root, k, v),
             "the softmax must be over the keys, so that the weights of one query sum to 1":
-                reference_attention(q, k, v, axis=1),
-        }.items():
-            call.expect(close(right, wrong) or not close(value, wrong), hint)
-        call.expect(close(value, right), "each result must be the mean of v's rows, weighted by the softmax of the "
-                                           "scores, within a head")
+                reference_attention(q, k, v, axis=1)})
     call = run(large * np.ones((1, 2, 1)), np.ones((1, 2, 1)), np.ones((1, 2, 1)))
-    call.expect(numbers(np.ravel(call.value), 2),
-                "exp overflows for large scores: subtract the largest score of each query first; the weights stay")
+    call.numbers(np.ravel(call.value), 2,
+                 "exp overflows for large scores: subtract the largest score of each query first; the weights stay")
     return "equal to Keras' MultiHeadAttention between its projections, large scores included"
 
 

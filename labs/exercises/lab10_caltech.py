@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 
-from labs.exercises.code_tasks import AVERAGED, BROADCAST, HASH, StudentFunction, bug, close, code, numbers
+from labs.exercises.code_tasks import AVERAGED, BROADCAST, HASH, StudentFunction, bug, close, code
 from labs.exercises.grading import Question, format_value, grade_choice, grade_number
 from labs.exercises.selecting import Record, images_per_sec, newest
 
@@ -136,9 +136,8 @@ def _grade_select(run: StudentFunction) -> str:
         for test in itertools.permutations(tests):
             call = run(validation, list(test))
             best = int(np.argmax(validation))
-            pair = numbers(call.value, 2)
-            call.expect(pair is not None and pair[0] in range(len(test)), "the result is an index and an accuracy")
-            index, accuracy = pair or (0, 0.0)
+            index, accuracy = call.numbers(call.value, 2, "the result is an index and an accuracy")
+            call.expect(index in range(len(test)), "the result is an index and an accuracy")
             call.expect(validation[int(index)] == max(validation),
                         "another network has a better validation accuracy; the test accuracies must not "
                         "influence the choice")

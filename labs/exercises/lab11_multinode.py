@@ -2,7 +2,7 @@
 
 import math
 
-from labs.exercises.code_tasks import AVERAGED, StudentFunction, bug, close, code, numbers
+from labs.exercises.code_tasks import AVERAGED, StudentFunction, bug, close, code
 from labs.exercises.grading import Question, grade_entries, grade_number
 from labs.exercises.selecting import Record, images_per_sec, multi_worker, newest, pair_with_one_worker
 from labs.pages import laws
@@ -83,9 +83,7 @@ def _grade_plan(run: StudentFunction) -> str:
                  "scaled_lr": lr * {"linear": k, "sqrt": math.sqrt(k), "none": 1}[scaling]}
         value = call.value if isinstance(call.value, dict) else {}
         call.expect(set(value) == set(right), f"the result is a dictionary with the keys {', '.join(sorted(right))}")
-        found = numbers([value[name] for name in right], 3)
-        call.expect(found, "each entry is a number")
-        total, steps, scaled_lr = found or [math.nan] * 3
+        total, steps, scaled_lr = call.numbers([value[name] for name in right], 3, "each entry is a number")
         call.expect(tasks == 1 or nodes == 1 or total != batch * nodes,
                     "the global batch belongs to all workers of all nodes, not to one of each node")
         call.expect(close(total, right["global_batch_size"]),
@@ -124,9 +122,7 @@ def _grade_starts(run: StudentFunction) -> str:
     drawn = [(run.whole(1, 4), run.whole(1, 30)) for _ in range(6)]
     for jobs, nodes in (*queues, (drawn, 4)):
         call, right = run(jobs, nodes), laws.planned_starts(jobs, nodes)
-        value = numbers(call.value, len(jobs))
-        call.expect(value is not None, "the result is a list with a start for each job")
-        starts = value or []
+        starts = call.numbers(call.value, len(jobs), "the result is a list with a start for each job")
         call.expect(all(start >= 0 for start in starts), "no job starts before it is submitted")
         for moment in starts:
             busy = sum(count for (count, limit), start in zip(jobs, starts, strict=True)

@@ -4,7 +4,7 @@ import statistics
 
 import numpy as np
 
-from labs.exercises.code_tasks import SHARDED, Call, StudentFunction, arrays, bug, close, code
+from labs.exercises.code_tasks import SHARDED, Call, StudentFunction, bug, close, code
 from labs.exercises.grading import Question, grade_choice, grade_number
 from labs.exercises.selecting import Record, multi_worker, newest
 
@@ -66,9 +66,9 @@ def _grade_zero(run: StudentFunction) -> str:
         call.expect(isinstance(call.value, list | tuple) and len(call.value) == 2, "the result is (weights, moments)")
         _expect_weights(call, weights, gradients, moments)
         _, right = _step_by_parts(weights, np.mean(gradients, axis=0), moments)
-        kept = arrays(call.value[1], moments)
-        call.expect(kept, "the new moments are a list of one array per rank, 2 rows for its part")
-        for rank, (mine, wanted) in enumerate(zip(kept or [], right, strict=True)):
+        kept = call.arrays(call.value[1], moments,
+                           "the new moments are a list of one array per rank, 2 rows for its part")
+        for rank, (mine, wanted) in enumerate(zip(kept, right, strict=True)):
             call.expect(close(mine, wanted), f"the moments of rank {rank} are not those that `adam` returned for part "
                                              f"{rank}")
     return "on one to four ranks the weights are those of a plain step, and each rank kept the moments of its part"
@@ -84,21 +84,18 @@ def _step_by_parts(weights: np.ndarray, gradient: np.ndarray, moments: list[np.n
 def _expect_weights(call: Call, weights: np.ndarray, gradients: list[np.ndarray], moments: list[np.ndarray]) -> None:
     """Raise AssertionError unless every rank has the weights of a plain step with the mean gradient."""
     size = len(gradients)
-    found = arrays(call.value[0], [weights] * size)
-    call.expect(found, "the new weights are a list of one array of all weights per rank: after the all-gather every "
-                       "rank has all parts")
+    found = call.arrays(call.value[0], [weights] * size, "the new weights are a list of one array of all weights per "
+                        "rank: after the all-gather every rank has all parts")
     right, total = (_step_by_parts(weights, combine(gradients, axis=0), moments)[0] for combine in (np.mean, np.sum))
-    for rank, mine in enumerate(found or []):
-        own, _ = _step_by_parts(weights, gradients[rank], moments)
-        call.expect(size == 1 or not close(mine, total), "the weights are those of the sum of the gradients; a step "
-                                                         "takes their mean")
-        call.expect(size == 1 or not close(mine, own), f"rank {rank} used its own gradients only; reduce means that "
-                                                       "the ranks' gradients are averaged")
-        changed = [not close(*parts) for parts in zip(np.split(mine, size), np.split(weights, size), strict=True)]
-        call.expect(size == 1 or changed != [other == rank for other in range(size)],
-                    f"rank {rank} has new weights in its own part only: the all-gather is missing")
-        call.expect(close(mine, right), f"the weights of rank {rank} are not those of a plain step with the mean "
-                                        "gradient, part by part")
+    for rank, mine in enumerate(found):
+        parts, new = np.split(weights, size), np.split(right, size)
+        parts[rank] = new[rank]
+        call.expect_close(mine, right, f"the weights of rank {rank} are not those of a plain step with the mean "
+                          "gradient, part by part", {
+            "the weights are those of the sum of the gradients; a step takes their mean": total,
+            f"rank {rank} used its own gradients only; reduce means that the ranks' gradients are averaged":
+                _step_by_parts(weights, gradients[rank], moments)[0],
+            f"rank {rank} has new weights in its own part only: the all-gather is missing": np.concatenate(parts)})
 
 
 def _grade_bytes(run: StudentFunction) -> str:

@@ -46,12 +46,10 @@ def pair_with_one_worker(source: str, *, strong: bool = False, may_differ: Colle
     allowed = {"seed", *may_differ, *(("batch_size",) if strong else ())}
 
     def comparable(one: Record, many: Record) -> bool:
-        layouts = one["layout"], many["layout"]
         # Workers on GPUs do not compute on CPU cores. Others must have equally many threads each.
-        threads = {layout.get("threads") for layout in layouts if not layouts[1].get("gpus")}
-        batches = {layout["global_batch_size"] for layout in layouts if strong}
-        return (not multi_worker(one) and differing_settings(one, many) <= allowed
-                and len(threads) < 2 and len(batches) < 2)
+        equal = ["threads"] * (not many["layout"].get("gpus")) + ["global_batch_size"] * strong
+        return not multi_worker(one) and differing_settings(one, many) <= allowed and all(
+            one["layout"].get(name) == many["layout"].get(name) for name in equal)
 
     def select(every: list[Record]) -> list[Record]:
         usable = list(filter(accept, reversed(every)))

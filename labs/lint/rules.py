@@ -12,8 +12,7 @@ from labs.results import noise, scaling
 from labs.results.ledger import ENTRIES
 
 Found = Iterator[tuple[Any, ...]]
-MOST = 1 + scaling.ROUNDED
-"""The largest efficiency that rounding explains."""
+MOST = 1 + scaling.ROUNDED  # The largest efficiency that rounding explains.
 
 
 class Finding(NamedTuple):
@@ -47,8 +46,6 @@ def near(a: float, b: float, tolerance: float = 0.02) -> bool:
     return abs(a - b) <= tolerance * abs(b)
 
 
-# Speedups.
-
 def efficiency_above_1(rows: list[Row]) -> Found:
     """Find n workers that are more than n times as fast as one."""
     by = measured_by(rows)
@@ -67,7 +64,7 @@ def efficiency_above_1(rows: list[Row]) -> Found:
 
 
 def _by_seed(rows: list[Row], by: str) -> dict[Hashable, float]:
-    """Return throughputs by seed, or by row if seeds repeat, without the disturbed runs where there are others."""
+    """Return throughputs by seed, or by row if seeds repeat, without disturbed runs where there are others."""
     rows = [row for row in rows if not row.get("disturbed")] or rows
     unique = len({row.seed for row in rows if not math.isnan(row.seed)}) == len(rows)
     return {row["seed"] if unique else object(): row.throughput(by) for row in rows}
@@ -106,8 +103,6 @@ def _instead(row: Row, base: Row, right: float, rows: list[Row], by: str) -> str
                 "no ratio of this table gives it")
     return f"{text(row.speedup)} is not the throughput over that of {base['place']}, {right:.2f}; {what}"
 
-
-# What ran, and what the rows compare.
 
 def steps_of_other_workers(rows: list[Row]) -> Found:
     """Find steps that fit another number of workers: steps x batch x workers are not the images of an epoch."""
@@ -174,15 +169,11 @@ def two_things_changed(rows: list[Row]) -> Found:
                    "large; state both learning rates, and the rule between them"), first, row
 
 
-IMAGES = 10_000
-"""The test images of MNIST and of CIFAR-10; the other sets of the course have fewer."""
+IMAGES = 10_000  # The test images of MNIST and of CIFAR-10; the other sets of the course have fewer.
 
 
 def difference_within_noise(rows: list[Row]) -> Found:
-    """Find accuracies of single runs that differ by no more than the noise of their test images.
-
-    Applies only if the rows compare accuracies. Next to times, accuracies only show that nothing was lost.
-    """
+    """Find accuracies of single runs, without times, that differ by no more than the noise of their test images."""
     single = [row for row in rows if 0 < row.test_accuracy < 1 and "seed" not in row]
     for same in group(single, lambda row: (row.agree(), str(row.batch), str(row.learning_rate))):
         best = max(row.test_accuracy for row in same)
@@ -194,8 +185,6 @@ def difference_within_noise(rows: list[Row]) -> Found:
                    f"standard error of each is {noise.standard_error(best, IMAGES):.4f}, so the difference may be "
                    "chance; repeat with several seeds, and give mean and interval"), *alike
 
-
-# Times and bytes.
 
 def busy_machine(rows: list[Row]) -> Found:
     """Find runs whose times allow no conclusion."""
@@ -222,14 +211,11 @@ def parts_that_do_not_sum(rows: list[Row]) -> Found:
                    f"({abs(missing) / whole:.0%}) are {verdict}"), row
 
 
-IN_MEMORY, BETWEEN_GPUS = 100.0, 1000.0
-"""GB/s that no all-reduce exceeds: nccl-tests measured 475 between eight H200, and NVLink 5 of a B200 carries 900."""
-
-
 def bandwidth_above_the_machine(rows: list[Row]) -> Found:
     """Find bandwidths that the row's link, or any link, cannot have."""
     for row in rows:
-        most, reason = IN_MEMORY if row.get("device") == "cpu" else BETWEEN_GPUS, "no all-reduce reaches"
+        # GB/s: nccl-tests measured 475 between eight H200, and NVLink 5 of a B200 carries 900.
+        most, reason = 100.0 if row.get("device") == "cpu" else 1000.0, "no all-reduce reaches"
         if row.link_gb_per_sec > 0:
             most, reason = row.link_gb_per_sec, "the link has"
         if row.bandwidth_gb_per_sec > 1.05 * most:

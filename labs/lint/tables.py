@@ -4,7 +4,6 @@ import contextlib
 import csv
 import math
 import re
-from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -32,8 +31,7 @@ input, compute, communication and other are the parts of seconds_per_epoch.
 bandwidth_gb_per_sec is that of the exchange (busbw), link_gb_per_sec what the link can carry, both in GB/s."""
 RENAMED = {"workers": "size", "batch_size_per_worker": "batch_size"}
 """Columns that records call otherwise."""
-ALIKE = ("model", "data", "device", "threads_per_process", "epochs")
-"""The columns that must agree in a comparison."""
+ALIKE = ("model", "data", "device", "threads_per_process", "epochs")  # They must agree in a comparison.
 SPEEDS = ("images_per_sec", "seconds_per_epoch", "train_seconds", "total_seconds")
 """The columns from which a speedup can be computed, the best first."""
 
@@ -43,8 +41,7 @@ class Row(dict[str, Any]):
 
     Figures are attributes, such as `row.speedup`: NaN, with which every comparison is false, if there is none. Also
     `where`, the run or the file; `line`, in a file, or 0; `settings`, whatever has to agree in a comparison apart from
-    the batch size, as text; and what follows from the cells: `size`, all workers, or nodes x processes; the `batch` of
-    a worker; the `global_batch`; `workers` and `place`, the row in a message, as text.
+    the batch size, as text; and what follows from the cells.
     """
 
     def __init__(self, cells: dict[str, Any]):
@@ -84,9 +81,9 @@ def text(figure: float) -> str:
 
 def group(items: Iterable, by: Callable[[Any], Hashable]) -> list[list]:
     """Return items in groups, in the order of the groups' first items."""
-    groups = defaultdict(list)
+    groups: dict[Hashable, list] = {}
     for item in items:
-        groups[by(item)].append(item)
+        groups.setdefault(by(item), []).append(item)
     return list(groups.values())
 
 
@@ -98,21 +95,19 @@ def measured_by(rows: Iterable[Row]) -> str:
 def families(rows: Iterable[Row], by: str) -> Iterator[tuple[list[Row], list[Row]]]:
     """Yield the rows of each number of workers and nodes, behind the rows of their base.
 
-    The base is the fewest workers of the same settings, either with the batch per worker (weak scaling) or with the
-    global batch (strong scaling), whichever are fewer.
+    The base is the fewest workers of the same settings, with the batch per worker or with the global batch.
     """
-    timed = sorted((row for row in rows if row.throughput(by) > 0 and row.size > 0), key=_shape)
+    def shape(row: Row) -> tuple[float, float]:
+        return row.size, _first(row.nodes, 1.0)
+
+    timed = sorted((row for row in rows if row.throughput(by) > 0 and row.size > 0), key=shape)
     bases: dict[Hashable, list[Row]] = {}
     for row in timed:
         for constant in _constants(row):
             base = bases.setdefault(constant, [])
-            base += [row] * (not base or _shape(base[0]) == _shape(row))
-    for cell in group(timed, lambda row: (*_constants(row), _shape(row))):
+            base += [row] * (not base or shape(base[0]) == shape(row))
+    for cell in group(timed, lambda row: (*_constants(row), shape(row))):
         yield min((bases[constant] for constant in _constants(cell[0])), key=lambda base: base[0].size), cell
-
-
-def _shape(row: Row) -> tuple[float, float]:
-    return row.size, _first(row.nodes, 1.0)
 
 
 def _constants(row: Row) -> tuple[Hashable, Hashable]:

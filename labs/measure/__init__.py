@@ -5,17 +5,7 @@ from typing import TYPE_CHECKING
 from labs.run import attach_lazily
 
 if TYPE_CHECKING:
-    from labs.measure import (
-        collectives,
-        kills,
-        large_batches,
-        memory,
-        network,
-        throughput,
-        timeline,
-        utilization,
-        wire,
-    )
+    from labs.measure import collectives, kills, large_batches, memory, network, throughput, utilization, wire
     from labs.measure.throughput import gradient_bytes
     from labs.measure.utilization import Utilization
 else:

@@ -22,8 +22,7 @@ Row = dict[str, Any]
 Call = Callable[[], Any]
 FIRST = 40
 """Calls before a measurement: until the threads of a new run have settled, calls are several times slower."""
-REPEATS = 10, 50
-"""Least and most repeats of a case: the median of fewer is too uncertain."""
+REPEATS = 10, 50  # Least and most repeats of a case: the median of fewer is too uncertain.
 
 
 def busbw_factor(size: int) -> float:
@@ -139,10 +138,8 @@ def _row(nbytes: int, times: np.ndarray) -> Row:
 
 
 def median_interval(values: np.ndarray) -> tuple[float, float]:
-    """Return a 95 % confidence interval of the median from the order statistics, for any distribution of the values.
-
-    The number of values below the median is binomial (n, 1/2); its normal approximation gives the two indices.
-    """
+    """Return a 95 % confidence interval of the median from the order statistics, for any distribution of the values."""
+    # The number of values below the median is binomial (n, 1/2); its normal approximation gives the two indices.
     ordered, half = np.sort(values), 1.96 * math.sqrt(len(values)) / 2
     low = max(0, math.floor(len(values) / 2 - half))
     high = min(len(values) - 1, math.ceil(len(values) / 2 + half) - 1)

@@ -2,8 +2,7 @@
 
     python -m labs.measure.kills FOLDER SAVE_EVERY SEED       the process that is killed
 
-It trains a network of one hidden layer with numpy, so that it starts in a fraction of a second, and a study of 200
-kills takes minutes. Processes, files, kills and seconds are real; only the mean time between kills is short.
+It trains with numpy, so that it starts in a fraction of a second. Only the mean time between kills is not realistic.
 """
 
 import dataclasses
@@ -25,8 +24,8 @@ from labs.run.paths import ROOT, python_path
 HIDDEN, BATCH = 1024, 64
 """Units of the hidden layer, which make a state of 6.5 MB with images of 28 x 28 pixels; images per step."""
 CLOCK = struct.Struct("4d")
-"""What the file `clock` says: when the first step began, the seconds of the steps that are saved, the seconds of the
-saves, and their number. It outlives the process."""
+"""The file `clock`, which outlives the process: when the first step began, seconds of the steps that are saved, seconds
+of the saves, and their number."""
 
 
 @dataclasses.dataclass(frozen=True)

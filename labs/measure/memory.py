@@ -1,7 +1,6 @@
 """Peak memory of training, and what fits: tried in a separate process, so that an out-of-memory kill is a result.
 
-On a GPU it is the memory that TensorFlow has allocated there. Without one it is resident memory, including TensorFlow's
-own (about 0.4 GiB): what the kernel's out-of-memory killer counts.
+On a GPU it is the memory that TensorFlow has allocated there, without one resident memory, TensorFlow's own included.
 """
 
 import contextlib
@@ -20,10 +19,7 @@ import psutil
 from labs.run.errors import LabError, first_line, is_out_of_memory
 
 SAMPLE_SECONDS, MIB = 0.005, 2**20
-WITHOUT_COPIES = {"TF_ENABLE_ONEDNN_OPTS": "0"}
-"""oneDNN keeps rearranged copies of the tensors, which a GPU does not."""
-MOST = 1 << 20
-"""Largest number that `largest_that_fits` tries."""
+WITHOUT_COPIES = {"TF_ENABLE_ONEDNN_OPTS": "0"}  # oneDNN keeps copies of the tensors, which a GPU does not.
 
 
 class Probe(NamedTuple):
@@ -35,14 +31,10 @@ class Probe(NamedTuple):
 
 
 def probe(action: Callable[..., Any], *arguments: Any, limit_mb: float = 0) -> Probe:
-    """Try an action in a separate process, which is killed as soon as it exceeds a memory limit.
+    """Try a function of a module in a separate process, which is killed as soon as it exceeds a memory limit.
 
-    Args:
-        action: A function at the top level of a module; it is pickled by name.
-        limit_mb: MiB of GPU memory, or of resident memory without a GPU; 0: no limit but the machine's.
-
-    Raises:
-        LabError: The action failed for another reason than memory.
+    The limit is in MiB of GPU memory, or of resident memory without a GPU; 0 is that of the machine. A LabError says
+    that the function failed for another reason than memory.
     """
     import tensorflow as tf
 
@@ -111,10 +103,8 @@ def _follow(process: Any, child: Connection, limit_mb: float) -> float:
 
 
 def return_freed() -> None:
-    """Make malloc return large blocks to the system when they are freed, so that resident memory is memory in use.
-
-    glibc keeps freed blocks below a threshold, which it raises up to 32 MiB: the size of activations.
-    """
+    """Make malloc return large blocks to the system when they are freed, so that resident memory is memory in use."""
+    # glibc keeps freed blocks below a threshold, which it raises up to 32 MiB: the size of activations.
     ctypes.CDLL(None).mallopt(-3, MIB)  # M_MMAP_THRESHOLD of malloc.h
 
 
@@ -135,7 +125,7 @@ def largest_that_fits(fits: Callable[[int], bool], first: int) -> int:
     `fits` tries a number; every smaller number than one that fits must fit too.
     """
     low, high = 0, first
-    while high <= MOST and fits(high):
+    while high <= 1 << 20 and fits(high):
         low, high = high, 2 * high
     if not low:
         while high > 1 and not fits(high // 2):

@@ -23,8 +23,7 @@ from labs.training.loop import local_copy
 from labs.training.workers import Job
 
 Row = dict[str, Any]
-STEPS = 5, 40
-"""Least and most steps of a measurement."""
+STEPS = 5, 40  # Least and most steps of a measurement.
 CALLS = 3
 """All-reduces whose bytes are counted, and graphs that are traced to find when gradients are ready."""
 
@@ -73,7 +72,7 @@ def allreduces(job: Job, sizes: Sequence[int], seconds: float) -> list[Row]:
     for nbytes in sorted({row["bytes"] for row in rows}):
         reduce, tensor = collectives.reduction(nbytes)
         sent[nbytes], _ = wire.count(job, lambda: [reduce(tensor) for _ in range(CALLS)])  # noqa: B023 - called at once
-    return [row | {"nodes": job.layout.nodes, "predicted_bytes": wire.predicted(row["bytes"], job.size) / job.size,
+    return [row | {"nodes": job.layout.nodes, "predicted_bytes": collectives.busbw_factor(job.size) * row["bytes"],
                    "sent_bytes": sent[row["bytes"]] / CALLS / job.layout.nodes} for row in rows]
 
 

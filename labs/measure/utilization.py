@@ -1,13 +1,11 @@
 """Utilization of CPU cores, GPUs and memory, sampled while a block runs."""
 
-from __future__ import annotations
-
 import contextlib
 import statistics
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import psutil
 
@@ -22,7 +20,7 @@ class Utilization:
         self.samples: list[dict[str, float]] = []
         self._ended = threading.Event()
 
-    def __enter__(self) -> Utilization:
+    def __enter__(self) -> Self:
         self._process, self._gpus, self._began = psutil.Process(), resources.gpus(), time.perf_counter()
         self._thread = threading.Thread(target=self._follow, name="labs-utilization", daemon=True)
         self._sample()
@@ -65,10 +63,9 @@ class Utilization:
 
 
 def combine(summaries: Sequence[Mapping[str, float]], nodes: int) -> dict[str, float]:
-    """Return the utilization of a run from the summaries of its workers.
+    """Return the utilization of a run from the summaries of its workers: means, and the memory of a node.
 
-    `cpu_percent` and `gpu_percent` are means over the workers and over their GPUs; `memory_bytes` is the sum over the
-    workers of one node, `gpu_memory_bytes` that of the fullest GPU.
+    `gpu_memory_bytes` is that of the fullest GPU.
     """
     columns = [pair for each in summaries for pair in each.items() if pair[0].startswith("gpu")]
     gpus = {what: _combine(what, values) for what in ("percent", "memory_bytes")

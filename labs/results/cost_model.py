@@ -28,10 +28,7 @@ def tree_seconds(nbytes: float, n: int, latency: float, bandwidth: float) -> flo
 
 
 def halving_seconds(nbytes: float, n: int, latency: float, bandwidth: float) -> float:
-    """Return the seconds of recursive halving and doubling: 2 log2(n) latency + 2 (n - 1) / n nbytes / bandwidth.
-
-    Rabenseifner's algorithm, used by Goyal et al. 2017: a tree's messages, a ring's bytes. Exact for powers of two.
-    """
+    """Return the seconds of Rabenseifner's halving and doubling: a tree's messages, a ring's bytes; for n = 2^k."""
     return 2 * math.ceil(math.log2(n)) * latency + 2 * (n - 1) / n * nbytes / bandwidth
 
 
@@ -53,14 +50,9 @@ LOCAL_LATENCY, LOCAL_BANDWIDTH = 5e-6, 10e9
 
 def allreduce_seconds(nbytes: float, workers: int, latency: float, bandwidth: float, workers_per_node: int = 1,
                       algorithm: Literal["ring", "tree", "halving", "best"] = "best") -> float:
-    """Return the seconds of an all-reduce over nodes, in two levels where a node has several workers.
+    """Return the seconds of an all-reduce over nodes, in messages of at most FUSED_BYTES.
 
-    The workers of a node sum over their bus (a ring), then the nodes sum over the network. The bytes are split into
-    messages of at most FUSED_BYTES.
-
-    Args:
-        workers, workers_per_node: All workers, and how many of them share a node and its link.
-        algorithm: Between nodes; "best" is the fastest of them.
+    The workers of a node, which share its link, first sum over their bus (a ring), then the nodes sum over the network.
     """
     local = min(workers_per_node, workers)
     nodes = math.ceil(workers / local)

@@ -18,25 +18,17 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 """The colours of all plots; everything else is grey."""
 RANK_COLOURS = (*COLOURS, "#F0E442")
 """The colour of each rank, the same in every figure that shows ranks; from rank 8 on they repeat."""
-BESIDE: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1, 1)}
-"""Position of a legend: next to the plot, not over it."""
+BESIDE: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1, 1)}  # A legend next to the plot, not over it.
 
 
-def curves(records: Sequence[dict[str, Any]], labels: Sequence[str] | None = None,
-           reference: dict[str, float] | None = None) -> Figure:
-    """Draw loss and accuracy (or error) over the epochs, training dashed and validation solid, one colour per run.
-
-    Labels in the legend are by default the numbers of workers; `reference`, accuracies by their label, are grey lines.
-    """
+def curves(records: Sequence[dict[str, Any]]) -> Figure:
+    """Draw loss and accuracy (or error) over the epochs, training dashed and validation solid, one colour per run."""
     figure = empty(11, 3.4)
     loss, accuracy = figure.subplots(1, 2)
-    labels = labels or [plural(record["layout"]["size"], "worker") for record in records]
     metric = "mae" if any("mae" in row for record in records for row in record["history"][:1]) else "accuracy"
-    for record, label, colour in zip(records, labels, COLOURS, strict=False):
+    for record, colour in zip(records, COLOURS, strict=False):
         for axes, name in ((loss, "loss"), (accuracy, metric)):
-            _draw(axes, record["history"], name, label, colour)
-    for gap, (label, value) in enumerate((reference or {}).items(), start=1):
-        accuracy.axhline(value, color="0.6", linewidth=1, linestyle=(0, (1, gap)), label=label)
+            _draw(axes, record["history"], name, plural(record["layout"]["size"], "worker"), colour)
     loss.set(xlabel="epoch", ylabel="loss", title="Loss")
     title, unit, top = (("Accuracy", "accuracy (share of right answers)", 1) if metric == "accuracy" else
                         ("Mean absolute error", "mean absolute error (years)", None))

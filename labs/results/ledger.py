@@ -36,13 +36,9 @@ if TYPE_CHECKING:
 ENTRIES = ("input", "compute", "communication", "start", "other")
 COLUMNS = {f"ledger_{entry}_seconds": entry for entry in (*ENTRIES, "wall")}
 """The ledger's columns in the metrics of a record, with the entry that each holds."""
-READABLE = 0.05
-"""The largest share of `other` in an epoch whose other entries can be trusted."""
 SECONDS, ROUNDS = 0.3, 5
 """Approximate seconds per kind of step and round, in which the kinds take turns."""
 
-
-# Measured.
 
 def measure(job: Job, model: tf.keras.Model, train: Subset, history: Sequence[dict[str, float]], *, batch_size: int,
             augment: Augment | None = None) -> tuple[dict[str, float], list[dict[str, float]]]:
@@ -123,8 +119,6 @@ def _epoch_timer(model: tf.keras.Model, batches: Callable[[int, int], tf.data.Da
 
     return one_step_epoch
 
-
-# Read from records.
 
 def read(metrics: Mapping[str, Any]) -> dict[str, float]:
     """Return the ledger in a record's metrics by entry, "wall" included; empty if it was not measured."""
@@ -216,8 +210,7 @@ def _ideal(one: pd.DataFrame, workers: int) -> pd.DataFrame:
 def bound(one: pd.DataFrame, many: pd.DataFrame, workers: int) -> str:
     """Return a sentence on what bounds the scaling: the entry whose excess exceeds all others by more than noise.
 
-    An excess that is not larger than that of `other`, of either sign, is no explanation, and a superlinear speedup
-    needs none.
+    An excess that is not larger than that of `other`, of either sign, is no explanation.
     """
     ideal = _ideal(one, workers)
     largest, *others = excess(one, many, workers).drop(index="wall").index
@@ -249,15 +242,14 @@ def above_zero(cells: Mapping[tuple[int, int], pd.DataFrame], entry: str, worker
 
 def trusted(cells: Mapping[tuple[int, int], pd.DataFrame]) -> bool:
     """Return whether `other` is below 5 % of the epoch in each ledger of `by_cell`."""
-    return all(abs(table(seconds)["share"]["other"]) < READABLE for seconds in cells.values())
+    return all(abs(table(seconds)["share"]["other"]) < 0.05 for seconds in cells.values())
 
 
 def readable(cells: Mapping[tuple[int, int], pd.DataFrame]) -> str:
     """Return a sentence on whether the entries of the ledgers of `by_cell` can be trusted."""
-    shares = {cell: float(table(seconds)["share"]["other"]) for cell, seconds in cells.items()}
-    large = [f"{100 * share:.0f} % (N = {workers}, b = {batch})" for (batch, workers), share in shares.items()
-             if abs(share) >= READABLE]
-    if large:
-        return f"`other` is {', '.join(large)} of an epoch: do not trust the entries of these ledgers, measure again"
-    return (f"`other` is at most {100 * max(map(abs, shares.values())):.1f} % of an epoch: the entries explain it, "
-            "each to within its ±")
+    shares = {f"N = {size}, b = {batch}": float(table(each)["share"]["other"]) for (batch, size), each in cells.items()}
+    if trusted(cells):
+        return (f"`other` is at most {100 * max(map(abs, shares.values())):.1f} % of an epoch: the entries explain it, "
+                "each to within its ±")
+    large = [f"{100 * share:.0f} % ({cell})" for cell, share in shares.items() if abs(share) >= 0.05]
+    return f"`other` is {', '.join(large)} of an epoch: do not trust the entries of these ledgers, measure again"

@@ -74,8 +74,7 @@ def parts(cell: Mapping[str, Any], n: int, link: Link, unlimited: Link, busy: Li
     backward pass that follows the largest gradient. There the exchange first waits for the busy core.
 
     Args:
-        cell: `gradient_bytes`, and of a step that exchanges nothing the seconds in all, until its largest gradient is
-            computed, and until all are: `alone_seconds`, `ready_seconds`, `computed_seconds`.
+        cell: As from `measure.network.cells`.
         link, unlimited, busy: The constants of the link, of an unlimited one, and while a program keeps the cores busy.
         alone: Seconds of a step that exchanges nothing, if the machine may have changed its speed since.
     """

@@ -7,36 +7,26 @@ Pages, tables, the report, lint and graders decide by `compare` and by nothing e
 sources of the methods, with an example each.
 """
 
-from __future__ import annotations
-
-import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from labs.results.run_record import Record
 from labs.run.errors import LabError, plural, printable
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from labs.results.records import Record
 
 LEVEL = 0.05
 """The chance that a sentence or a table calls any difference more than noise although there is none."""
-PAIRS = 3
-"""Fewest common seeds that are compared seed by seed: for two differences Student's factor is 12.7."""
+PAIRS = 3  # Fewest common seeds that are compared seed by seed: for two differences Student's factor is 12.7.
 UNEVEN, MOMENT = 1.5, 0.5
 """How many times as long as the fastest epoch the slowest of an undisturbed run may take, the first left out; and
 seconds: a smaller difference may come from one moment of another program."""
 
 
-# Two settings.
-
-@dataclasses.dataclass(frozen=True)
-class Comparison:
+class Comparison(NamedTuple):
     """A difference of two means, or a ratio of geometric means, its interval, and the verdict; `str` has it in words.
 
     `low` and `high` are NaN if there is no interval; `problem` says why. `comparisons` is the number of intervals that
@@ -61,7 +51,7 @@ class Comparison:
 
     @property
     def resolved(self) -> bool:
-        """Whether the difference is more than noise: the interval excludes equality."""
+        """Whether the difference is more than noise."""
         return self.direction != 0
 
     @property
@@ -95,11 +85,9 @@ def compare(one: Any, other: Any, of: str | Callable[[Record], float] | None = N
     (Bonferroni). Runs with the same seed and, to the last digit, the same value count once.
 
     Args:
-        one, other: Values by seed (a mapping or a Series); values without seeds (a list or an array); or runs (records
-            or rows of `records.table`).
+        one, other: Values by seed (a mapping or a Series); values without seeds; or runs (records or a table of them).
         of: The value of a run: the name of a column or a metric, or a function of a record.
-        ratio: Whether to divide, as times and throughputs are compared.
-        timed: Whether to leave out disturbed runs, which change no accuracy; if all of a side are, there is none.
+        timed: Whether to leave out disturbed runs, as for all but accuracies.
         comparisons: How many comparisons the sentence or the table makes with this one.
         unit, digits: The unit and the fewest decimals in the text.
     """
@@ -119,18 +107,17 @@ def compare(one: Any, other: Any, of: str | Callable[[Record], float] | None = N
 
 def _runs(side: Any, of: Any) -> Iterator[tuple[Hashable, Any, str]]:
     """Yield each run's seed and value, and its name if it was disturbed; a run without a seed gets its own key."""
-    if hasattr(side, "columns"):
-        for row in side.to_dict("records"):
-            why = row.get("disturbed", "")
-            yield row.get("seed", object()), row[of], f"{row.get('run', '')} ({why})" if why else ""
-    elif of is not None:
-        for run in side:
-            value = of(run) if callable(of) else {**run["metrics"], **run["timings"]}.get(of)
-            why = disturbance(run)
-            yield run["config"].get("seed", object()), value, f"{run['run']} ({why})" if why else ""
-    else:
+    if of is None:
         pairs = side.items() if hasattr(side, "items") else ((object(), value) for value in side)
         yield from ((seed, value, "") for seed, value in pairs)
+        return
+    for run in side.to_dict("records") if hasattr(side, "columns") else side:
+        if "config" in run:  # A record.
+            value = of(run) if callable(of) else {**run["metrics"], **run["timings"]}.get(of)
+            seed, why = run["config"].get("seed", object()), disturbance(run)
+        else:
+            value, seed, why = run[of], run.get("seed", object()), run.get("disturbed", "")
+        yield seed, value, f"{run.get('run', '')} ({why})" if why else ""
 
 
 def _values(runs: Iterable[tuple[Hashable, Any, str]], ratio: bool) -> dict[Hashable, list[float]]:
@@ -167,8 +154,6 @@ def _difference(one: Mapping, other: Mapping, level: float) -> tuple[float, floa
     return float(centre), math.nan if problem else float(half), problem
 
 
-# Two accuracies.
-
 def standard_error(share: float, images: int) -> float:
     """Return the standard error of a share of right answers on independent images, sqrt(p (1 - p) / n)."""
     return math.sqrt(share * (1 - share) / images)
@@ -192,8 +177,7 @@ def compare_shares(one: float, other: float, images: int, other_images: int | No
 def compare_answers(one: ArrayLike, other: ArrayLike, comparisons: int = 1) -> Comparison:
     """Compare two models by whether each is right on each of the same images, in the same order, by McNemar's test.
 
-    The interval is that of Clopper and Pearson for the share of the images that favour the first, among those that only
-    one model gets right; it excludes equality where the exact test does.
+    The interval is that of Clopper and Pearson for the share that favours the first among the images that differ.
     """
     from scipy.special import betaincinv
 
@@ -220,8 +204,6 @@ def _discordant(one: ArrayLike, other: ArrayLike) -> tuple[int, int, int]:
     first, second = np.asarray(one, bool), np.asarray(other, bool)
     return int((first & ~second).sum()), int((second & ~first).sum()), len(first)
 
-
-# One setting.
 
 def mean_interval(values: Sequence[float], together: int = 1) -> tuple[float, float]:
     """Return Student's interval of the mean, one of `together` that hold with 95 %; NaN for fewer than two values."""
@@ -252,8 +234,6 @@ def _spread(values: np.ndarray) -> tuple[float, float]:
     """Return the squared standard error of the mean, and its degrees of freedom; NaN for fewer than two values."""
     return (float(values.var(ddof=1) / len(values)), len(values) - 1) if len(values) > 1 else (math.nan, math.nan)
 
-
-# Disturbed measurements.
 
 def warning(*measured: Any) -> str:
     """Return a sentence to print beside a figure, instead of a conclusion, if a measurement was disturbed; else "".
@@ -288,9 +268,8 @@ def disturbance(run: Record) -> str:
 def _shared_cores(run: Record) -> str:
     """Return a clause on workers that had less than a core each, on no GPU; otherwise ""."""
     workers, cores = run["layout"].get("local_size", 0), run["machine"].get("cores")
-    if not cores or workers <= cores or run["machine"].get("gpus"):
-        return ""
-    return f"{workers} workers on a node took turns on {plural(cores, 'core')}"
+    shared = cores and workers > cores and not run["machine"].get("gpus")
+    return f"{workers} workers on a node took turns on {plural(cores, 'core')}" if shared else ""
 
 
 def _uneven(seconds: Collection[float], of: str) -> str:
@@ -300,9 +279,9 @@ def _uneven(seconds: Collection[float], of: str) -> str:
 
 
 def epochs_by_size(run: Record) -> dict[int, list[tuple[float, float]]]:
-    """Return the seconds and steps of a run's epochs by number of workers, without its first epoch.
+    """Return the seconds and steps of a run's epochs, but its first, by number of workers.
 
-    The epochs in which an elastic run changed its size are left out, and all of a run that was killed and resumed.
+    Left out are the epochs in which an elastic run changed its size, and all of a run that was killed and resumed.
     """
     tables = run.get("tables", {})
     progress = tables.get("progress", [])

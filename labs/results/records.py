@@ -67,8 +67,6 @@ class Schema(msgspec.Struct):
     tables: dict[str, list[dict[str, Any]]] = {}
 
 
-# Read.
-
 def digest_state(record: Record) -> str:
     """Return "intact"; "edited" if the content was changed after the run; "none" for a record of an earlier kit."""
     return {None: "none", digest(record): "intact"}.get(record.get("digest"), "edited")
@@ -105,8 +103,6 @@ def read_all(lab: str = "*", root: Path | None = None) -> list[Record]:
             print(f"labs: left out: {one_line(problem)}", file=sys.stderr)
     return sorted(valid, key=lambda record: record["started"])
 
-
-# As tables.
 
 def load(lab: str = "*", root: Path | None = None) -> pd.DataFrame:
     """Return one row per run: its name and everything in config, layout, timings and metrics."""

@@ -1,10 +1,6 @@
 """Reference runs: records that are committed with the kit, of runs too long or too large for a student's machine.
 
-    labs sweep lab11 --preset paper --keep-reference two-nodes       data/reference_runs/two-nodes/lab11_multinode.jsonl
-    reference.read_all("two-nodes", "lab11_multinode")
-
-A file holds the runs of a lab, one a line, oldest first. Each record's keys keep their order, which is that of the
-columns in tables.
+`labs sweep lab11 --keep-reference two-nodes` writes data/reference_runs/two-nodes/lab11_multinode.jsonl: a run a line.
 """
 
 import operator

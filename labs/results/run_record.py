@@ -90,11 +90,8 @@ def closing(record: Record) -> str:
     row |= {name.replace("_", " "): value for name, value in metrics.items()
             if isinstance(value, float) and not name.startswith("ledger_")}
     lines = terminal.table([list(row), [_number(value) for value in row.values()]])
-    if "ledger_wall_seconds" not in metrics:
-        return lines
-    amounts = ", ".join(f"{name.split('_')[1]} {value:.2f} s" for name, value in metrics.items()
-                        if name.startswith("ledger_") and name != "ledger_wall_seconds")
-    return f"{lines}\n\nan epoch of {metrics['ledger_wall_seconds']:.2f} s: {amounts}"
+    ledger = ", ".join(f"{name.split('_')[1]} {value:.2f}" for name, value in metrics.items() if "ledger_" in name)
+    return lines + f"\n\nseconds of an epoch: {ledger}" * bool(ledger)
 
 
 def _number(value: Any) -> str:

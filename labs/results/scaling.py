@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SECONDS = ("seconds_per_epoch", "first_epoch_seconds", "total_seconds")
-ROUNDED = 0.005
-"""How far above 1 an efficiency may be because its figures were rounded."""
+ROUNDED = 0.005  # How far above 1 an efficiency may be because its figures were rounded.
 
 
 def warn_above_one(efficiency: float, low: float = math.nan) -> str:
@@ -63,17 +62,14 @@ def speedups(frame: pd.DataFrame, by: Sequence[str] | None = None,
              scaling: Literal["weak", "strong"] = "weak") -> pd.DataFrame:
     """Return the speedup and scaling efficiency over one worker, a row per configuration and number of workers.
 
-    The columns beside them are those of `_group`. The speedup is throughput(n) / throughput(1) of one configuration, as
-    `noise.compare` compares them; the efficiency is speedup / n. Both have its interval, which holds for all rows
-    together with 95 %; it is NaN if either side ran once or was disturbed. The column `direction` is the verdict: 1 if
-    the row is faster than its base by more than noise, -1 if it is slower, 0 if not resolved. The column `note` says if
-    there is no base, and warns of an efficiency above 1.
+    The columns beside them are those of `_group`. The speedup is throughput(n) / throughput(1) of one configuration,
+    with the verdict `direction` and the interval of `noise.compare`, which holds for all rows together; the efficiency
+    is speedup / n. The column `note` says if there is no base, and warns of an efficiency above 1.
 
     Args:
         frame: Runs, one row each, from `records.load`.
         by: The columns of a configuration; by default all fields of the runs' Configs except the seed.
-        scaling: "weak": the batch per worker is fixed, so n workers do n times the work in a step; "strong": the
-            global batch is fixed, so `global_batch_size` replaces `batch_size` in the configuration.
+        scaling: Whether the batch per worker is fixed ("weak") or the global batch ("strong").
     """
     by = list(by if by is not None else configuration(frame))
     if scaling == "strong":
@@ -81,7 +77,9 @@ def speedups(frame: pd.DataFrame, by: Sequence[str] | None = None,
     elif "batch_size" in by:
         by = [name for name in by if name != "global_batch_size"]
     table, runs = _group(frame, by)
-    bases = _bases(table, by)
+    configurations = table.groupby(by, dropna=False).ngroup() if by else [0] * len(table)
+    alone = {configurations[row]: row for row in table.index[table["size"] == 1]}
+    bases = [alone.get(configuration) for configuration in configurations]
     count = sum(other not in (None, row) for row, other in enumerate(bases))
     ratios = [noise.Comparison(math.nan if other is None else 1.0, math.nan, math.nan) if other in (None, row) else
               noise.compare(runs[row], runs[other], "images_per_sec", ratio=True, comparisons=count)
@@ -102,8 +100,7 @@ def _group(frame: pd.DataFrame, by: list[str]) -> tuple[pd.DataFrame, list[pd.Da
     """Return one row per configuration and number of workers, and the runs behind each row.
 
     Runs of one epoch have no throughput and are left out; so are disturbed runs where there are others, and the column
-    `note` names them. `images_per_sec` is the geometric mean, because throughputs are compared as ratios; `_low` and
-    `_high` are Student's 95 % interval of it, NaN for a single run. Seconds (the first epoch separately) are medians.
+    `note` names them. `images_per_sec` is the geometric mean, with Student's 95 % interval; seconds are medians.
     """
     by = by + [column for column in ("size", "nodes") if column in frame and column not in by]
     frame = frame if "images_per_sec" in frame else frame.assign(images_per_sec=np.nan)
@@ -135,12 +132,6 @@ def _undisturbed(runs: pd.DataFrame) -> tuple[pd.DataFrame, str]:
         return runs[runs["disturbed"] == ""], f"left out, disturbed: {names}"
     return runs, f"disturbed, measure again: {names}"
 
-
-def _bases(table: pd.DataFrame, by: list[str]) -> list[int | None]:
-    """Return the row with which each row is compared: one worker of its configuration."""
-    configurations = table.groupby(by, dropna=False).ngroup() if by else [0] * len(table)
-    bases = {configurations[row]: row for row in table.index[table["size"] == 1]}
-    return [bases.get(configuration) for configuration in configurations]
 
 def compare_speeds(runs: pd.DataFrame, varying: list[str]) -> Iterator[tuple[tables.Grid, pd.DataFrame, list[str]]]:
     """Yield the tables of weak and strong scaling that runs allow which differ in the settings `varying`.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from labs.results import records, reference
 from labs.run import catalogue, terminal
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 LEAST = 3
 """Fewest repeats for which an interval is printed: that of two is the mean ± 13 standard errors."""
 FEW = f"none with fewer than {LEAST} repeats"
-"""The note below a table whose cells may have intervals."""
 MAX_ROWS = 40
 """The most rows of one table that a page shows."""
 HEADINGS = {"images_per_sec": "images/s", "seconds_per_epoch": "s/epoch", "size": "workers", "batch_size": "batch",
@@ -28,8 +26,7 @@ HEADINGS = {"images_per_sec": "images/s", "seconds_per_epoch": "s/epoch", "size"
             "scaling_efficiency": "efficiency", "val_accuracy": "validation accuracy"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Grid:
+class Grid(NamedTuple):
     """A table for a page: title, column names, cells as text, and a note below."""
 
     title: str
@@ -57,10 +54,7 @@ def markdown(text: str) -> str:
 
 
 def grid(title: str, frame: pd.DataFrame, columns: Sequence[str], note: str = "") -> Grid:
-    """Return some columns of a frame as a table; `x` with `x_low` and `x_high` beside it becomes "x [low, high]".
-
-    A column `note` without any text is left out.
-    """
+    """Return some columns of a frame as a table; `x` with `x_low` and `x_high` beside it becomes "x [low, high]"."""
     columns = [column for column in columns if column in frame and (column != "note" or frame[column].any())]
     rows = [[_cell(row, column) for column in columns] for row in frame.head(MAX_ROWS).to_dict("records")]
     if len(frame) > MAX_ROWS:
@@ -110,8 +104,6 @@ def format_layout(hosts: Sequence[str], machines: int) -> str:
     shared = f", {plural(machines, 'machine')}" if machines != len(counts) else ""
     return (f"{len(counts)} x {counts[0]}" if len(set(counts)) == 1 else " + ".join(map(str, counts))) + shared
 
-
-# The runs of `labs results`.
 
 LISTED = ("lab", "run", "size", "nodes", "batch_size", "global_batch_size", "images_per_sec", "seconds_per_epoch",
           "val_accuracy", "test_accuracy")

@@ -15,7 +15,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from labs.run import atomic, resources
-from labs.run.errors import ERROR_PREFIX, LabError, quoted
+from labs.run.errors import ERROR_PREFIX, LabError
 
 FOLDER, INSIDE = "LABS_CLUSTER", "LABS_INSIDE_CLUSTER"
 """The variable with the cluster's folder (a second cluster needs another), and the one of each process inside."""
@@ -106,8 +106,7 @@ def bits_per_second(bandwidth: str) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmg])bit", bandwidth.lower())
     if match and 1e5 <= (bits := float(match[1]) * {"k": 1e3, "m": 1e6, "g": 1e9}[match[2]]) <= 1e11:
         return bits
-    raise LabError(f"{quoted(bandwidth)} is not a bandwidth from 100kbit to 100gbit; write 100mbit, 1gbit or "
-                   f"{UNLIMITED}")
+    raise LabError(f"{bandwidth!r} is not a bandwidth from 100kbit to 100gbit; write 100mbit, 1gbit or {UNLIMITED}")
 
 
 def slowest_link() -> str:

@@ -20,15 +20,13 @@ from labs.run.catalogue import Lab
 from labs.run.errors import LabError
 from labs.run.fields import Options
 
-LAUNCH_OPTIONS = ("--workers", "--oversubscribe")
-"""The options of `labs run` that are not the lab's."""
+LAUNCH_OPTIONS = ("--workers", "--oversubscribe")  # The options of `labs run` that are not the lab's.
 
 
 class Parser(argparse.ArgumentParser):
     """An argparse parser whose errors are LabErrors, which a notebook shows too; options are never abbreviated."""
 
-    known: Iterable[str] = ()
-    """Options of other parsers that may be meant, too."""
+    known: Iterable[str] = ()  # Options of other parsers that may be meant, too.
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs | {"allow_abbrev": False})

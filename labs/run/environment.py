@@ -33,21 +33,18 @@ ENVIRONMENT = {
 }
 """Read when TensorFlow and MPI load."""
 CYCLE_MS = 0.1
-"""Horovod's cycle: milliseconds for which it collects tensors before it exchanges them. Its default of 1 is longer than
-a step of a small model."""
+"""Horovod's cycle: milliseconds in which it collects tensors; its default of 1 is longer than a small model's step."""
 FUSION_MB = 1
 """Horovod's fusion threshold: MiB of tensors that it copies into one message. It sends larger tensors uncopied."""
 HOROVOD_DEFAULTS = {"HOROVOD_CPU_OPERATIONS": "mpi", "HOROVOD_CYCLE_TIME": "1.0",
                     "HOROVOD_FUSION_THRESHOLD": str(128 * 2**20)}
-UNUSED = ("sklearn", "matplotlib", "IPython", "cv2")
-"""Packages that Keras imports for wrappers and plots that no lab uses; it takes a second."""
+UNUSED = ("sklearn", "matplotlib", "IPython", "cv2")  # Keras imports them, for what no lab uses; it takes a second.
 RECORDED = re.compile(r"TF_(XLA_FLAGS|DETERMINISTIC_OPS|CUDNN_\w+|(EN|DIS)ABLE_(?!ONEDNN_OPTS)\w+)|XLA_FLAGS"
                       r"|NVIDIA_TF32_OVERRIDE|(ONEDNN|DNNL)_\w+")
 """Variables that may change what TensorFlow computes, or how fast. Other TF_ are Terraform's, and may hold secrets."""
 STUDENT, STUDENT_ID = "LABS_STUDENT", r"[A-Za-z0-9][A-Za-z0-9_.+=-]{0,99}"
-"""The variable with a student's id, which is in the student's records, file names and tables, and seeds the runs."""
-_horovod_read: dict[str, str] = {}
-"""The environment that Horovod read when the kit started it in this process."""
+"""The variable with a student's id, which is in records, file names and tables, and seeds the runs; and its form."""
+_horovod_read: dict[str, str] = {}  # The environment that Horovod read when the kit started it in this process.
 _TRUE = re.compile("1|true|yes|on", re.IGNORECASE).fullmatch
 HARMFUL: dict[str, tuple[Callable[[str], Any], str]] = {
     "TF_USE_LEGACY_KERAS": (_TRUE, "makes TensorFlow load Keras 2, and the labs need Keras 3"),
@@ -140,8 +137,7 @@ class HorovodsKerasLayer(MetaPathFinder):
 class TensorFlowImport(MetaPathFinder):
     """Imports TensorFlow or Keras, whichever is first, quietly: TensorFlow logs before its log level applies."""
 
-    hidden: Iterable[str] = ()
-    """The packages that it hides from Keras: UNUSED in a lab's worker, none in a student's script or notebook."""
+    hidden: Iterable[str] = ()  # From Keras: UNUSED in a lab's worker, none in a student's script or notebook.
 
     def find_spec(self, name, path=None, target=None):
         if name not in ("tensorflow", "keras"):

@@ -3,25 +3,21 @@
 import errno
 import re
 
-ERROR_PREFIX = "labs: error: "
-"""Start of an error line of `labs`; a launcher recognises its workers' errors by it."""
-PROOF_PREFIX = "proof: "
-"""Start of the line with the verdict of setup/proof.py."""
+ERROR_PREFIX = "labs: error: "  # By it a launcher recognises its workers' errors.
+PROOF_PREFIX = "proof: "  # Begins the line with the verdict of setup/proof.py.
 
 
 class LabError(Exception):
     """A mistake or an obstacle; its message is one line that names the cause and the cure."""
 
-    def _render_traceback_(self) -> list[str]:
-        """Return what IPython shows instead of a traceback."""
+    def _render_traceback_(self) -> list[str]:  # IPython shows it.
         return [f"{ERROR_PREFIX}{self}"]
 
 
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C, or the stop button of a notebook, which shows one line instead of a traceback."""
 
-    def _render_traceback_(self) -> list[str]:
-        """Return what IPython shows instead of a traceback."""
+    def _render_traceback_(self) -> list[str]:  # IPython shows it.
         return [": ".join(filter(None, ["KeyboardInterrupt", str(self)]))]
 
 

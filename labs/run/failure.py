@@ -17,7 +17,6 @@ WORKER_END = re.compile(r"rank (\d+) .*?on node (\S+) (?:exited on signal (\d+)|
 LOST_NODE = re.compile(r"Remote host: +(\S+)|Remote daemon: .*? on node (\S+)")
 """Open MPI's reports, on either stream, that its launcher has lost its daemon on a node."""
 SECONDS_TO_START = 300.0
-"""The longest time to start the workers and to load TensorFlow."""
 SECONDS_AFTER_WORKERS, SECONDS_AFTER_ERROR = 20.0, 2.0
 """How long mpirun may take to end after all workers, and after a failed one; sometimes it never does."""
 SILENT_AFTER = 3.0
@@ -25,12 +24,7 @@ SILENT_AFTER = 3.0
 
 
 class Diagnosis:
-    """Collects the facts for the last line of a run.
-
-    Args:
-        stall_seconds: The longest time between two steps of a worker.
-        folder: The folder of a run, with the heartbeats of its workers; None if they have none.
-    """
+    """Collects the facts for the last line of a run: from its output, and from the heartbeats in its folder if any."""
 
     def __init__(self, stall_seconds: float = 60.0, folder: Path | None = None):
         self.stall_seconds, self.clock = stall_seconds, AwakeClock()
@@ -61,7 +55,6 @@ class Diagnosis:
         return bool(self._last) and self.clock.now() - self._at_work > SECONDS_AFTER_WORKERS
 
     def _read(self) -> list[Heartbeat]:
-        """Return the last heartbeats of this run's workers."""
         beats = heartbeat.read_folder(self._folder / heartbeat.FOLDER) if self._folder else ()
         return [each for each in beats if each not in self._old]
 
@@ -99,19 +92,13 @@ class Diagnosis:
         return now - (self._moved[worker.rank] if worker.is_training else self._heard[worker.rank] + self.stall_seconds)
 
     def cause(self, code: int, record: Path | None) -> str:
-        """Return why the run failed, or an empty string if it did not.
-
-        Args:
-            code: The launcher's exit code.
-            record: The run's record; None for a student's own script.
-        """
+        """Return why the run failed, from the launcher's exit code; "" if it did not. Own scripts have no record."""
         if record and record.exists() and (code == 0 or self._is_over()):
             return ""
         last = {each.rank: each for each in self._read()}
         return one_line(self.error or self._lost_worker(last) or self._lost_launcher(code, last, record))
 
     def _lost_worker(self, last: dict[int, Heartbeat]) -> str:
-        """Return which worker ended without an error line, from the launcher's message and the last heartbeat."""
         match = WORKER_END.search(self.launcher_message)
         if not match:
             return ""
@@ -124,7 +111,6 @@ class Diagnosis:
         return f"{worker}: killed by {killer.name}{hint}"
 
     def _lost_launcher(self, code: int, heartbeats: dict[int, Heartbeat], record: Path | None) -> str:
-        """Return how the launcher ended, where no worker is known to be the cause."""
         last = f"; last heartbeats: {_list(heartbeats.values())}" if heartbeats else ""
         if match := LOST_NODE.search(self.launcher_message):
             return f"node {match[1] or match[2]} is lost: the launcher's daemon there has ended{last}"

@@ -14,16 +14,11 @@ from pathlib import Path
 
 from labs.run.errors import ERROR_PREFIX
 
-FOLDER = "heartbeats"
-"""Name of the heartbeats' folder in a run's folder."""
-BYTES = 4096
-"""The size of a heartbeat's file, written in place: a rename a second would burden a shared file system."""
-OWN_SCRIPT = "LABS_SCRIPT_HEARTBEATS"
-"""The environment variable with the folder for the heartbeats of a student's own script."""
-SUPERVISOR = "LABS_SUPERVISOR"
-"""The environment variable that tells workers the process of `labs run`, as "host:pid"; they end with it."""
-SECONDS_TO_BE_ENDED = 10.0
-"""After a stall the supervisor has this long to end a worker and name the cause; then the worker ends itself."""
+FOLDER = "heartbeats"  # In a run's folder.
+BYTES = 4096  # Of a heartbeat's file, written in place: a rename a second would burden a shared file system.
+OWN_SCRIPT = "LABS_SCRIPT_HEARTBEATS"  # The variable with the folder for the heartbeats of a student's own script.
+SUPERVISOR = "LABS_SUPERVISOR"  # The variable with the process of `labs run`, as "host:pid"; its workers end with it.
+SECONDS_TO_BE_ENDED = 10.0  # Within these the supervisor ends a stalled worker and names the cause, or it ends itself.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,21 +29,14 @@ class Heartbeat:
     host: str
     epoch: int = 0
     step: int = 0
-    moved: float = 0.0
-    """When the worker took its last step."""
-    alive: float = 0.0
-    """When the heartbeat's thread last ran, which does not run in a stopped process. 0: the worker has finished."""
-    is_training: bool = False
-    """Whether the next step must come within the stall limit."""
-    is_lab: bool = True
-    """Otherwise the worker runs a student's own script, whose steps are not known."""
-    epochs: int = 0
-    steps: int = 0
-    """Epochs of the whole run and steps per epoch; like the figures below, 0 if they are not known."""
+    moved: float = 0.0  # When the worker took its last step.
+    alive: float = 0.0  # When the heartbeat's thread last ran: in a stopped process it does not. 0: it has finished.
+    is_training: bool = False  # Whether the next step must come within the stall limit.
+    is_lab: bool = True  # Otherwise it runs a student's own script, whose steps are not known.
+    epochs: int = 0  # Of the whole run; like the figures below, 0 if not known.
+    steps: int = 0  # Per epoch.
     step_seconds: float = 0.0
-    exchange_seconds: float = 0.0
-    """Seconds per step, lately, and its part from this worker's last gradient to the last mean: it waits for slower
-    workers, and for the transfer."""
+    exchange_seconds: float = 0.0  # Of a step: from the last gradient to the last mean, waiting for slower workers.
 
     def __str__(self) -> str:
         position = f"epoch {self.epoch}, step {self.step}" if self.epoch else "before the first step"
@@ -80,9 +68,7 @@ class AwakeClock:
 
 
 class Monitor:
-    """Records this worker's progress every second, and ends the worker when it has made none for too long.
-
-    It ends itself, since its launcher may be out of reach.
+    """Records this worker's progress every second; ends the worker, whose launcher may be out of reach, if it has none.
     """
 
     def __init__(self, folder: Path, rank: int, stall_seconds: float, host: str, is_lab: bool = True):

@@ -24,10 +24,6 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
         workers: Number of workers; by default the allocation's tasks, else one per visible GPU, else one.
         log: Where to forward the workers' output; by default the terminal.
         announce: Print a line at once, because the workers take a while to start.
-
-    Raises:
-        LabError: The command line is wrong, or the run failed: with rank, host, step and cause.
-        KeyboardInterrupt: The run was interrupted; the text is the options that resume it, if anything is saved.
     """
     environment.refuse_harmful()
     lab = catalogue.load_lab(lab)
@@ -36,22 +32,23 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     if environment.student_id():  # Workers that have started already may have another id in their environment.
         arguments += ["--seed", str(config.seed)]
     is_named, options = bool(options.name), run_lock.resumed(lab.name, options)
-    if options.resume and options.name and workers is None:
-        workers = run_lock.started_with(options.results_root / lab.name / options.name).get("workers") or None
-    workers = mpirun.choose_workers(workers, oversubscribe)
+    folder = options.results_root / lab.name / (options.name or "")
     if options.resume and not options.name:
         terminal.note(f"no run of {lab.name} is interrupted and idle; a new one starts")
+    elif options.resume and workers is None:
+        workers = run_lock.started_with(folder).get("workers") or None
+    workers = mpirun.choose_workers(workers, oversubscribe)
     lab.refuse(config, workers)
     if options.name:
-        run_lock.refuse_held(options.results_root / lab.name / options.name)
-        run_lock.refuse_taken(options.results_root / lab.name / options.name, options, config, workers)
+        run_lock.refuse_held(folder)
+        run_lock.refuse_taken(folder, options, config, workers)
     folder = run_lock.make_folder(lab.name, options, workers)
     arguments += [] if is_named else ["--name", folder.name]
     if announce:
         terminal.note(f"starting {plural(workers, 'worker')} ...")
     try:
         _launch(lab, config, workers, arguments, log, options, folder)
-    except KeyboardInterrupt as stopped:
+    except KeyboardInterrupt as stopped:  # The text is the options that resume the run, if anything is saved.
         raise Interrupted(f"--resume --name {folder.name}" if run_lock.is_saved(folder) else str(stopped)) from None
     return json.loads((folder / "record.json").read_bytes())
 

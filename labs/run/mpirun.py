@@ -69,11 +69,7 @@ def slots() -> int:
 
 
 def choose_workers(requested: int | None, oversubscribe: bool) -> int:
-    """Return the number of workers to start: as requested, else the allocation's tasks, else one per visible GPU.
-
-    Raises:
-        LabError: They are more than cores, which is not allowed.
-    """
+    """Return the number of workers to start: as requested, else the allocation's tasks, else one per visible GPU."""
     if granted := resources.allocation():
         resources.refuse_separate_tasks()
     workers = requested or (sum(granted.ntasks_per_node) if granted else len(resources.gpus()) or 1)

@@ -5,8 +5,6 @@ notebook reaches through a controller on the loopback interface, by a key that o
 ipyparallel lacks: it names the rank that fails, ends an exchange that not all ranks join, and suspends idle workers.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import io
@@ -36,16 +34,11 @@ STALL_LIMITS = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "15", "HOROVOD_STALL_SHUTDOW
 SECONDS_TO_START, SECONDS_AFTER_FAILURE = 180.0, 2.0
 """The longest times: for the start, and for ranks when another one has failed, since they probably wait for it."""
 
-_running: Workers | None = None
+_running: "Workers | None" = None
 
 
-def start(workers: int = 2, threads: int = 0) -> Workers:
-    """Start workers for this notebook; those of an earlier start, which would share their cores, are stopped first.
-
-    Args:
-        workers: How many.
-        threads: TensorFlow's threads of one worker; 0: its share of the cores.
-    """
+def start(workers: int = 2, threads: int = 0) -> "Workers":
+    """Start workers, each with these threads (0: its share of the cores); stop those of an earlier start."""
     global _running
     if _running:
         _running.stop()
@@ -57,7 +50,6 @@ def start(workers: int = 2, threads: int = 0) -> Workers:
 
 
 def _run_cell(line: str, cell: str = "") -> None:
-    """Run a `%%px` cell on the workers of this notebook."""
     if line.strip():
         raise WorkerError("%%px has no options; choose a rank with `if hvd.rank() == 1:`")
     if not _running:
@@ -93,9 +85,8 @@ class Workers:
             raise
 
     def _start(self, threads: int) -> None:
-        """Start controller and engines, and connect to them."""
-        folder = self._at_end.enter_context(
-            tempfile.TemporaryDirectory(prefix="labs-keys-", ignore_cleanup_errors=True))
+        keeper = tempfile.TemporaryDirectory(prefix="labs-keys-", ignore_cleanup_errors=True)
+        folder = self._at_end.enter_context(keeper)
         env = mpirun.environment(bar=False) | STALL_LIMITS
         env |= {"IPYTHONDIR": f"{folder}/ipython", "IPP_PROFILE_DIR": f"{folder}/ipython/profile", "IPP_CLUSTER_ID": ""}
         keys = Path(env["IPP_PROFILE_DIR"], "security")
@@ -177,7 +168,6 @@ class Workers:
                 os.kill(pid, number)
 
     def _check(self) -> None:
-        """Raise a LabError if the workers have ended."""
         for process, readers in self._programs:
             if not self._ended and process.poll() is not None:
                 for reader in readers:
@@ -203,7 +193,6 @@ def _explain(errors: dict[int, Any]) -> WorkerError:
 
 
 def _show(rank: int, call: AsyncResult) -> None:
-    """Show what a rank has printed, plotted and returned."""
     for text, stream in ((call.stdout, sys.stdout), (call.stderr, sys.stderr)):
         for line in text.splitlines():
             print(f"rank {rank}: {line}", file=stream)

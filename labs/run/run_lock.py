@@ -1,11 +1,9 @@
-"""Locks: one process holds a run's folder until it ends, and others get an error that names the holder."""
+"""Locks: one process holds a run's folder until it ends, and others get an error."""
 
 import contextlib
 import dataclasses
 import itertools
 import json
-import os
-import socket
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,10 +15,7 @@ from labs.run import atomic
 from labs.run.errors import LabError
 from labs.run.fields import Options
 
-PATIENCE = 3.0
-"""Seconds to wait for the lock; after them its holder has written its name."""
-STARTED = "run.json"
-"""The file with the number of workers of a run's first start, and the Config and Options of its last."""
+STARTED = "run.json"  # Has the number of workers of a run's first start, and the Config and Options of its last.
 
 
 def is_held(folder: Path) -> bool:
@@ -38,12 +33,11 @@ def hold(lab: str, options: Options, workers: int, config: Any = None) -> Iterat
     """Choose a run's name, lock its folder in this block, and yield the name; raise LabError if it is taken."""
     folder = make_folder(lab, resumed(lab, options), workers)
     try:
-        held = FileLock(folder / ".lock").acquire(PATIENCE)  # Until its process dies.
+        held = FileLock(folder / ".lock").acquire(3.0)  # `is_held` of another process may have it for a moment.
     except Timeout:
-        raise _held(folder) from None
+        raise _locked(folder) from None
     with held:
         refuse_taken(folder, options, config, workers)
-        atomic.write_text(folder / "holder", f"process {os.getpid()} on {socket.gethostname()}")
         for leftover in folder.rglob(".*.part"):  # A killed process leaves its unfinished files.
             leftover.unlink()
         begun = started_with(folder) if is_saved(folder) else {}
@@ -67,16 +61,14 @@ def make_folder(lab: str, options: Options, workers: int) -> Path:
     return folder
 
 
-def _held(folder: Path) -> LabError:
-    note = folder / "holder"
-    holder = note.read_text() if note.exists() else "another process"
-    return LabError(f"run {folder.name!r} is locked by {holder}; choose another --name")
+def _locked(folder: Path) -> LabError:
+    return LabError(f"run {folder.name!r} is locked by another process; choose another --name")
 
 
 def refuse_held(folder: Path) -> None:
     """Raise LabError if a process holds a run."""
     if is_held(folder):
-        raise _held(folder)
+        raise _locked(folder)
 
 
 def resumed(lab: str, options: Options) -> Options:

@@ -1,7 +1,4 @@
-"""A worker of `labs launch`: runs a student's script as `python SCRIPT` would, and prints in one line why it failed.
-
-    python -P -m labs.run.script SCRIPT [ARGS]
-"""
+"""A worker of `labs launch`: runs a student's script as `python SCRIPT` would, and prints in one line why it failed."""
 
 import atexit
 import os

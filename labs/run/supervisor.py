@@ -9,10 +9,10 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from threading import Thread
 from typing import IO, BinaryIO, cast
 
 import psutil
@@ -23,7 +23,6 @@ from labs.run.errors import ERROR_PREFIX, Interrupted
 SECONDS_TO_SAVE, SECONDS_TO_END = 20.0, 5.0
 """The longest times: to save after Ctrl-C, and to end when asked to."""
 ERROR_LINE = re.compile(r"\b\w*Error: |\berror: |\bsignal \d")
-"""Matches a line that names an error, in the output of any program."""
 
 
 @contextlib.contextmanager
@@ -100,10 +99,7 @@ def supervise(command: Sequence[str], env: Mapping[str, str], log: IO[str] | Non
               is_mpirun: bool, saves: bool = True) -> int:
     """Run the launcher to its end and return its exit code; if this process ends, in any way, the workers end too.
 
-    Args:
-        log: Where to forward the output; the terminal, if None.
-        is_mpirun: The launcher passes signals on, and ends with the first worker that fails.
-        saves: The workers are a lab's: they save their state after Ctrl-C.
+    mpirun passes signals on, and ends with the first worker that fails. A lab's workers save their state after Ctrl-C.
     """
     readers, deadline = [], math.inf
     try:
@@ -129,10 +125,9 @@ def supervise(command: Sequence[str], env: Mapping[str, str], log: IO[str] | Non
     return process.returncode
 
 
-def pass_output_on(process: subprocess.Popen, log: IO[str] | None, diagnosis: failure.Diagnosis
-                   ) -> list[threading.Thread]:
+def pass_output_on(process: subprocess.Popen, log: IO[str] | None, diagnosis: failure.Diagnosis) -> list[Thread]:
     """Start threads that forward a program's output, and return them; they end when the program has ended."""
-    readers = [threading.Thread(target=_pass_on, args=(*stream, diagnosis, stream[0] is process.stderr), daemon=True)
+    readers = [Thread(target=_pass_on, args=(*stream, diagnosis, stream[0] is process.stderr), daemon=True)
                for stream in ((process.stdout, log or sys.stdout), (process.stderr, log or sys.stderr))]
     for reader in readers:
         reader.start()

@@ -22,10 +22,8 @@ from labs.run.catalogue import load_lab
 from labs.run.command_line import parse
 from labs.run.errors import ERROR_PREFIX, LabError, explain_os_error, first_line, is_out_of_memory, one_line
 
-SIGNAL = signal.SIGUSR1
-"""mpirun and srun forward this signal; after a SIGTERM they would send SIGKILL."""
-REQUESTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, SIGNAL)
-"""What asks `labs` to end: Ctrl-C, a scheduler, a closed terminal, a time limit."""
+SIGNAL = signal.SIGUSR1  # mpirun and srun forward it; after a SIGTERM they would send SIGKILL.
+REQUESTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, SIGNAL)  # Ctrl-C, a scheduler, a closed terminal, a limit.
 
 
 class Stopped(KeyboardInterrupt):
@@ -33,8 +31,7 @@ class Stopped(KeyboardInterrupt):
 
 
 # Global, because a process has one handler per signal and runs one worker at a time.
-_deferred = False
-_requested = False
+_deferred = _requested = False
 
 
 def main() -> None:

@@ -1,11 +1,8 @@
 """Elastic training: survivors continue from the last commit when a worker is lost, and new workers join them.
 
-`fit` ends the run when a worker dies, and the run is resumed from its last checkpoint. Here the processes of the
-surviving workers continue: they return to the last commit, a copy of weights and optimizer state in their memory. An
-elastic run writes no checkpoint, so it ends with its launcher.
+`fit` ends the run when a worker dies, and the run is resumed from its last checkpoint. Here the surviving workers go on
+from the last commit, a copy of weights and optimizer state in their memory; the run ends with its launcher.
 """
-
-from __future__ import annotations
 
 import contextlib
 import dataclasses
@@ -52,13 +49,10 @@ class Progress:
 class Elastic:
     """One worker of a run that can lose workers and gain new ones.
 
-    Args:
-        config: The lab's Config; with batch_size, epochs, base_lr, scaling, commit_steps and seed.
-        options: Where the run's folder is; with a name, which workers that join later must find.
-        fault: Called after each step with this object; it may kill workers, or let new ones start.
+    After each step it calls `fault` with itself, which may kill workers, or let new ones start.
     """
 
-    def __init__(self, config: Any, options: Options, fault: Callable[[Elastic], None]):
+    def __init__(self, config: Any, options: Options, fault: Callable[["Elastic"], None]):
         fields.check(config)
         if options.timeline:
             raise LabError("Horovod's timeline ends with the first reset; leave out --timeline, or add --study resume")
@@ -89,12 +83,7 @@ class Elastic:
 
     def train(self, model: tf.keras.Model, optimizer: tf.keras.optimizers.Optimizer, train: Subset,
               test: Subset) -> dict:
-        """Train even if other workers fail, and return loss and metrics over the test images.
-
-        Args:
-            model: Built, not compiled.
-            optimizer: Its learning rate is set here, from the number of workers.
-        """
+        """Train a built model even if other workers fail, and return loss and metrics over the test images."""
         self.model, self.images = model, train
         # Horovod: gradients are averaged over the workers that take part in the step.
         compile_for(model, hvd_ops.distributed_optimizer(optimizer), "sparse_categorical_crossentropy", ("accuracy",))
@@ -146,7 +135,6 @@ class Elastic:
         self.job.print_once(f"{self.lab}: {now}, learning rate {scaled_lr:.4g}")
 
     def _epoch(self) -> None:
-        """Train on the rest of the epoch."""
         state, config, job = self.state, self.config, self.job
         order = shard(self.images.positions, 1, 0, 1, state.epoch, config.seed).rows[:, 0]
         # Horovod: does not shard data. The images that are not used yet are divided among the present workers.
@@ -197,7 +185,6 @@ class Elastic:
         self.state.check_host_updates()
 
     def _finish_epoch(self, weight: float) -> None:
-        """Compare the weights, and add the epoch to the history."""
         memory, state = self.memory, self.state
         agreement.compare_weights(self.model, f"after epoch {state.epoch + 1}")
         means = hvd_ops.mean_over_workers(
@@ -219,7 +206,6 @@ class Elastic:
         self.memory.progress += (row | {"size": self.job.size},)
 
     def _stop(self) -> None:
-        """Record the losses at an interruption."""
         if heartbeat.current():
             heartbeat.current().pause()
         memory = self.memory

@@ -1,7 +1,4 @@
-"""Elastic launches: horovodrun with a host file that may change, on the loopback network alone. Loads no TensorFlow.
-
-    python -m labs.training.elastic_hosts --min-np 1 ... PROGRAM      horovodrun on the loopback network
-"""
+"""Elastic launches: horovodrun with a host file that may change, on the loopback network alone. Loads no TensorFlow."""
 
 import os
 import sys
@@ -16,10 +13,7 @@ LEAVING_HOST = "127.0.0.1"
 
 
 def horovodrun(workers: int, folder: Path) -> list[str]:
-    """Write the host file to the run's folder, and return horovodrun's command line up to the program.
-
-    Of the workers, which are at least 2, one can leave and come back.
-    """
+    """Write the host file, and return horovodrun's command line up to the program; one worker can leave and return."""
     granted = resources.allocation()
     if granted and granted.nodes > 1:
         raise LabError("the elastic study runs on one node; ask for -N 1, or add --study resume")

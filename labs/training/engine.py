@@ -1,7 +1,4 @@
-"""The program of a resident worker: an engine of ipyparallel that mpirun starts.
-
-    python -m labs.training.engine THREADS
-"""
+"""The program of a resident worker: `python -m labs.training.engine THREADS`, an engine of ipyparallel."""
 
 import os
 import sys
@@ -12,7 +9,6 @@ from labs.run import environment, worker
 from labs.training import layout
 
 OPTIONS = ["--mpi", "--IPEngine.init_mpi=", "--IPEngine.enable_nanny=False", "--timeout=60", "--log-level=40"]
-"""An engine's number is its rank in MPI."""
 
 
 def main() -> None:

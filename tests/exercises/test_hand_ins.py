@@ -13,6 +13,7 @@ from labs.cli import commands
 from labs.exercises import hand_ins
 from labs.results import reference
 from labs.run.errors import LabError
+from labs.tools.grade import judge
 from tests.exercises import planted
 from tests.exercises.solved import with_solutions
 
@@ -101,6 +102,8 @@ def test_what_a_page_has_judged_is_packed_and_what_is_missing_is_said(work, tmp_
     assert packed.notebook == json.loads((work / "lab04_speedup.ipynb").read_text(encoding="utf-8-sig"))
     assert [line.partition(": ")[0].split("/")[-1] for line in out.partition("missing:\n")[2].splitlines()] == [
         "  lab04.q2", "  lab04.q3", "  lab04.q4", "  lab04.efficiency", "homework.ipynb"]
+    graded = judge.judge(judge.read(tmp_path / "lab04_speedup-s1234.zip", tmp_path), judge.read_points(judge.POLICY))
+    assert {verdict.exercise for verdict in graded.verdicts if verdict.status == judge.RIGHT} == {"lab04.excess"}
     monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "none"))
     (work / "lab04_speedup.ipynb").write_bytes((work / "homework.ipynb").read_bytes())
     os.utime(work / "lab04_speedup.ipynb", (0, 0))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from labs import exercises
-from labs.exercises import two_workers
+from labs.exercises import fresh_process
 from labs.run.paths import ROOT
 from tests.exercises.solved import repaired_script, solution, with_solutions
 
@@ -16,23 +16,12 @@ pytestmark = [pytest.mark.workers, with_solutions]
 BROKEN = ROOT / "debugging"
 
 
-BY_HAND = '''
-import labs.pages
-def step(model, images, labels, optimizer, hvd):
-    'As in the exercises of the page.'
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_mean(tf.keras.losses.sparse_categorical_crossentropy(labels, model(images)))
-    gradients = tape.gradient(loss, model.trainable_variables)
-    gradients = [hvd.allreduce(gradient) for gradient in gradients]
-    optimizer.apply_gradients(zip(gradients, model.trainable_variables))
-exercises.show({"lab02.step": step})
-'''
 EXCHANGE = "gradients = [hvd.allreduce(gradient) for gradient in gradients]"
 MISTAKES = {
     "no exchange": (EXCHANGE, "pass", "hold different weights"),
     "an error": (EXCHANGE, "gradients = gradients[99]", r"rank \d on \S+: IndexError"),
     "a sum": ("hvd.allreduce(gradient)", "hvd.allreduce(gradient, op=hvd.Sum)", "one worker that trains on all"),
-    "another order": (EXCHANGE, "_ = hvd.rank() or hvd.allreduce(loss)\n    hvd.broadcast(loss, root_rank=0)",
+    "another order": (EXCHANGE, "_ = hvd.rank() or hvd.allreduce(loss); hvd.broadcast(loss, root_rank=0)",
                       r"rank \d on \S+: waited at .* for another rank"),
 }
 
@@ -41,10 +30,11 @@ MISTAKES = {
 def test_the_step_of_the_solution_passes_and_wrong_ones_are_refused(capsys):
     exercises.check("lab02.step", solution("lab02.step"))
     assert "lab02.step: right: after 3 steps on two real workers their weights are equal" in capsys.readouterr().out
+    cell = (ROOT / "solutions/lab02_horovod.py").read_text()
     for right, wrong, hint in MISTAKES.values():
-        assert right in BY_HAND
+        assert right in cell
         with pytest.raises(AssertionError, match=hint):
-            two_workers.grade_step(BY_HAND.replace(right, wrong))
+            fresh_process.grade_step(cell.replace(right, wrong))
 
 
 # Scripts with a planted bug.
@@ -58,13 +48,10 @@ def folders(tmp_path_factory) -> tuple[Path, Path]:
     return BROKEN, folder
 
 
-def output(folder: Path, lab: str, workers: int, *arguments: object) -> str:
-    """Run a script as a student does, and return what it prints."""
-    command = [sys.executable, "-m", "labs", "launch", workers, folder / f"{lab}.py"]
-    done = subprocess.run(list(map(str, [*command, *arguments])), cwd=ROOT, capture_output=True, text=True, timeout=240,
-                          check=False)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
-    return done.stdout
+def launch(folder: Path, lab: str, workers: int, *arguments: object) -> subprocess.CompletedProcess:
+    """Run a script as a student does."""
+    command = [sys.executable, "-m", "labs", "launch", workers, folder / f"{lab}.py", *arguments]
+    return subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
 
 
 def between(low: float, high: float):
@@ -105,9 +92,9 @@ def test_a_script_shows_the_symptom_of_its_bug_until_it_is_repaired(lab, folders
     pattern, *expected = SCRIPTS[lab]
 
     def numbers(folder: Path, workers: int) -> list[float]:
-        text = output(folder, lab, workers, *[tmp_path / folder.name] * (lab == "lab01"))
-        return [float(number) for found in re.findall(pattern, text) for number in ([found] if isinstance(
-            found, str) else found)]
+        done = launch(folder, lab, workers, *[tmp_path / folder.name] * (lab == "lab01"))
+        assert done.returncode == 0, done.stderr[-3000:]
+        return [float(number) for found in re.finditer(pattern, done.stdout) for number in found.groups()]
 
     alone = numbers(BROKEN, 1) if "one_worker" in str(expected) else []
     for folder, holds in zip(folders, expected, strict=True):
@@ -115,9 +102,7 @@ def test_a_script_shows_the_symptom_of_its_bug_until_it_is_repaired(lab, folders
 
 
 def test_lab05_hangs(folders):
-    repaired = output(folders[1], "lab05", 2)
+    repaired = launch(folders[1], "lab05", 2).stdout
     assert len(set(re.findall(r"rank \d stops after (\d+) epochs", repaired))) == 1
-    done = subprocess.run([sys.executable, "-m", "labs", "launch", "2", BROKEN / "lab05.py"], capture_output=True,
-                          text=True, timeout=240, check=False)
-    last = done.stderr.splitlines()[-1]
+    last = launch(BROKEN, "lab05", 2).stderr.splitlines()[-1]
     assert re.match(r"labs: error: rank \d on \S+: waited at lab05\.py, line (33|34) for another rank", last), last

@@ -1,13 +1,9 @@
-"""Sizes of messages, and the interval of a median."""
+"""The interval of a median."""
 
 import numpy as np
 import pytest
 
 from labs.measure import collectives
-
-
-def test_message_sizes_are_powers_of_4_up_to_the_largest():
-    assert collectives.message_sizes(256 * 2**20) == [4**power for power in range(1, 15)]
 
 
 @pytest.mark.parametrize("count", [10, 50])

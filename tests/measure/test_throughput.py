@@ -1,35 +1,12 @@
-"""What the input alone delivers, and how busy all workers are together."""
+"""Seconds of a step, and how busy all workers are together."""
 
 import time
 
-import numpy as np
 import pytest
 
-from labs.datasets.image_cache import ImageCache
-from labs.datasets.splits import Subset
 from labs.measure import throughput
-from labs.measure.throughput import input_rate
 from labs.measure.utilization import Utilization, combine
 from labs.results import run_record
-
-
-class Slow(ImageCache):
-    """Pictures of which each takes some seconds, though the pipeline works ahead."""
-
-    memory, digest = None, "slow"
-
-    def __init__(self, shape: tuple[int, ...], seconds: float):
-        self.shape, self.seconds = shape, seconds
-
-    def __getitem__(self, rows):
-        time.sleep(self.seconds * len(rows))
-        return np.zeros((len(rows), *self.shape[1:]), np.uint8)
-
-
-def test_the_supply_is_the_rate_at_which_pictures_come():
-    """At most 250 a second by construction; two ahead of the clock may have come while the first was awaited."""
-    part = Subset(Slow((64, 8, 8, 3), 0.004), np.zeros(64, np.float32), np.arange(64))
-    assert 0 < input_rate(part, batch_size=8, seconds=1.0) < 350
 
 
 def test_a_step_is_timed_by_its_steps_and_not_by_the_images_per_second():

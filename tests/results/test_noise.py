@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from labs.results import noise, records, reference
+from labs.results import noise, records
 from labs.run.errors import LabError
 
 
@@ -44,7 +44,6 @@ def test_seeds_are_paired_where_both_have_them_and_the_interval_is_students():
 
 
 @pytest.mark.parametrize(("one", "other"), [
-    ([2.0, 2.2, 2.1], [1.0, 1.3, 1.1, 1.4]),
     ({1: 2.0, 2: 2.2, 3: 2.1}, {4: 1.0, 5: 1.3, 6: 1.1, 7: 1.4}),  # No seed in common.
     ({1: 2.0, 2: 2.2, 3: 2.1}, {1: 1.0, 2: 1.3, 5: 1.1, 6: 1.4}),  # Two: too few for a spread.
 ])
@@ -54,28 +53,6 @@ def test_without_common_seeds_a_ratio_has_welchs_interval_on_logarithms(one, oth
     known = stats.ttest_ind(*logs, equal_var=False).confidence_interval()
     assert (verdict.low, verdict.high) == pytest.approx((np.exp(known.low), np.exp(known.high)))
     assert verdict.low < verdict.value < verdict.high
-
-
-def test_the_verdict_and_the_interval_agree_for_several_comparisons():
-    one, other = [1.1, 1.2, 1.15, 1.21], [1.0, 1.05, 1.1, 1.02]
-    alone, among = (noise.compare(one, other, ratio=True, comparisons=count) for count in (1, 6))
-    assert alone.low > 1 > among.low
-    assert str(alone).startswith("more than noise: 1.12 (1.0")
-    assert str(among) == "not resolved: 1.12 (0.99 to 1.26; 95 % for all 6 together)"
-
-
-@pytest.mark.parametrize(("one", "other", "words"), [
-    ([1.2], [1.0], "one run each decides nothing"),
-    ([1.2, 1.3], [1.0], "one run decides nothing"),
-    ([1.2, 1.2], [1.0, 1.0], "the runs do not vary"),
-    ({1: 1.2, 2: 2.2, 3: 3.2}, {1: 1.0, 2: 2.0, 3: 3.0}, "the runs do not vary"),  # Copies of one result.
-    ([], [1.0], "one side has no run"),
-])
-def test_what_decides_nothing_says_so(one, other, words):
-    verdict = noise.compare(one, other)
-    assert not verdict.resolved
-    assert words in str(verdict)
-    assert str(verdict).startswith("not resolved: ")
 
 
 def test_a_disturbed_run_is_left_out_by_name():
@@ -92,8 +69,8 @@ def test_a_disturbed_run_is_left_out_by_name():
 def test_what_cannot_be_compared_says_why_or_is_refused():
     verdict = noise.compare([1.0, 9.0], [2.0, 2.1], ratio=True, comparisons=100)
     assert str(verdict) == "not resolved: 1.46, the runs are too few for an interval"
-    assert noise.compare_shares(1.0, 0.0, 10_000).direction == 1
-    assert not noise.compare_shares(1.0, 1.0, 10_000).resolved, "shares without a wrong answer"
+    for same in (([1.2, 1.2], [1.0, 1.0]), ({1: 1.2, 2: 2.2, 3: 3.2}, {1: 1.0, 2: 2.0, 3: 3.0})):
+        assert "the runs do not vary" in str(noise.compare(*same)), "copies of one result"
     copies = [[run(f"{name}{number}", 1, [1.0] * 3, test_accuracy=share) for number in range(3)]
               for name, share in (("a", 0.95), ("b", 0.96))]
     assert "one run each decides nothing" in str(noise.compare(*copies, "test_accuracy", timed=False)), "the same seed"
@@ -112,28 +89,12 @@ def test_a_disturbed_measurement_says_so_and_an_undisturbed_one_is_silent():
     assert "2 workers on a node took turns on 1 core" in noise.warning(run("crowded", 1, [9.0, 1.0, 1.0], cores=1))
 
 
-def test_the_cost_of_a_commit_does_not_hang_on_one_disturbed_run():
-    """Lab 12's elastic runs change their size; one of them, with a commit every 12 steps, was disturbed."""
-    def seconds(run: records.Record) -> float:
-        return float(np.mean([taken for taken, _ in noise.epochs_by_size(run)[2]]))
-
-    elastic = [run for run in reference.read_all("two-cores", "lab12_elastic") if run["config"]["study"] == "elastic"]
-    every = {steps: [run for run in elastic if run["config"]["commit_steps"] == steps] for steps in (1, 4, 12)}
-    assert str(noise.compare(every[1], every[4], seconds, unit="s")) == "more than noise: +0.14 s (0.05 to 0.23)"
-    verdict = noise.compare(every[1], every[12], seconds, unit="s")
-    assert verdict.figures == "+0.13 s (0.01 to 0.26)"
-    assert [name.partition(" ")[0] for name in verdict.left_out] == ["sweep-w2-seed1-cbdf65c0"]
-    assert not noise.compare(every[1], every[12], seconds, timed=False).resolved
-    assert not noise.warning(*every[4])
-
-
 def test_two_models_on_the_same_images_are_compared_by_mcnemars_test():
     one, other = np.arange(100) < 70, (np.arange(100) >= 5) & (np.arange(100) < 60)
     both = noise.compare_answers(one, other)
     assert both.value == pytest.approx(0.15)
     assert noise.mcnemar(one, other) == pytest.approx(stats.binomtest(15, 15).pvalue)
     assert both.low == pytest.approx((2 * stats.binomtest(15, 15).proportion_ci().low - 1) * 15 / 100)
-    assert "both are right on the same images" in str(noise.compare_answers(one, one))
     for only_one, only_other in itertools.product(range(16), repeat=2):  # The interval excludes 0 where the test does.
         one = np.repeat([True, False, True], [only_one, only_other, 5])
         other = np.repeat([False, True, True], [only_one, only_other, 5])
@@ -146,5 +107,5 @@ def test_accuracies_on_different_images_have_the_spread_of_simulated_ones():
     shares = rng.binomial(images, 0.8, (600, 2)) / images
     assert 12 <= sum(noise.compare_shares(*pair, images).resolved for pair in shares) <= 42
     assert str(noise.compare_shares(0.735, 0.607, 196)) == "more than noise: +0.128 (0.036 to 0.220)"
-    assert str(noise.compare_shares(0.567, 0.625, 120)).startswith("not resolved: -0.058 (")
+    assert noise.compare_shares(1.0, 0.0, 10_000).direction == 1
     assert not noise.compare_shares(1.0, 1.0, 10).resolved

@@ -5,12 +5,11 @@ import os
 import shlex
 import subprocess
 import sys
-import typing
 
 import pytest
 
 from labs.cli import commands
-from labs.run import catalogue, command_line, fields
+from labs.run import catalogue, command_line
 from labs.run.errors import LabError
 from labs.run.fields import Options
 
@@ -79,12 +78,6 @@ def test_a_preset_is_where_the_defaults_come_from():
     assert (demo, options) == (LAB.presets["demo"], Options())
     paper, _ = command_line.parse(LAB, ["--batch-size", "7", "--preset", "paper"])
     assert paper == dataclasses.replace(LAB.presets["paper"], batch_size=7)
-
-
-def test_every_number_of_every_lab_has_a_range():
-    for settings in (Options, *(catalogue.load_lab(name).Config for name in catalogue.lab_names())):
-        numbers = {name for name, kind in typing.get_type_hints(settings).items() if kind in (int, float)}
-        assert numbers == fields.metadata(settings, fields.Range).keys(), settings
 
 
 @pytest.mark.slow

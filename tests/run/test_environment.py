@@ -56,11 +56,6 @@ def test_a_run_in_a_foreign_environment_is_the_same_run(tmp_path):
     assert foreign["machine"]["variables"] == {"TF_DETERMINISTIC_OPS": "1"}
 
 
-def test_an_empty_entry_of_pythonpath_is_no_working_folder(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", ":/elsewhere:")
-    assert paths.python_path() == "/elsewhere"
-
-
 IMPORT = """
 import sys
 import labs

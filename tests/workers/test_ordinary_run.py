@@ -17,7 +17,7 @@ from tests.workers.programs import single_fault
 
 STUDENT = "s1234"
 WORDS = ["lab02", "--workers", "2", "--oversubscribe", "--epochs", "3", "--name", "it"]
-FILES = [".lock", "checkpoints", "classes.json", "curves.png", "holder", "model.keras", "record.json", "run.json"]
+FILES = [".lock", "checkpoints", "classes.json", "curves.png", "model.keras", "record.json", "run.json"]
 
 
 def test_a_run_that_takes_longer_to_finish_than_it_may_stall_is_not_ended(tmp_path, monkeypatch):

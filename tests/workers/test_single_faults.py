@@ -85,7 +85,7 @@ def test_a_worker_that_takes_no_step_is_named(folder, monkeypatch, fault, line):
 def test_a_full_disk_is_reported_in_one_line_and_the_run_goes_on_when_there_is_room(folder, monkeypatch, capfd):
     monkeypatch.setenv("FAULT", "0 has_no_room")
     with pytest.raises(LabError, match=IN_EPOCH_2.format(
-            0, 20, r"cannot write \S+/epoch-00002.npz: File too large; free some space, or choose another --results")):
+            0, 40, r"cannot write \S+/epoch-00002.npz: File too large; free some space, or choose another --results")):
         run()
     assert "Traceback" not in capfd.readouterr().err
     assert not left(folder)

@@ -35,12 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> None:
     """Grade the hand-ins, write the files, and print where they are."""
-    output, points = args.folder / "graded", judge.read_points(args.policy)
-    paths, others = find(args.folder, output)
+    output, points = args.folder.absolute() / "graded", judge.read_points(args.policy)
+    paths, others = find(args.folder.absolute(), output)
     if not paths:
         raise LabError(f"{args.folder} has no hand-in; `labs handin LAB` writes one")
     where = () if args.trust else container.command()
-    every = [judge.read(path, args.folder) for path in paths]
+    every = [judge.read(path, output.parent) for path in paths]
     for each in every:
         files = [other.file for other in every if (other.student, other.lab) == (each.student, each.lab)]
         if len(files) > 1:
@@ -52,31 +52,26 @@ def main(args: argparse.Namespace) -> None:
     shared = judge.find_copies([each.hand_in for each in right if each.hand_in])
     texts = {"grades.csv": _table(graded, shared), "class.md": _class_page(graded, shared, others),
              **{f"feedback/{each.lab}-{each.student}.md": _feedback(each) for each in right},
-             **{f"open-answers/{lab}.md": _open_page(lab, right) for lab in {each.lab for each in right}}}
+             **{f"open-answers/{lab}.md": _page(f"Open questions of {lab}", **{
+                 each.student: each.open_answers for each in right if each.lab == lab and each.open_answers})
+                for lab in {each.lab for each in right}}}
     for name, text in texts.items():
         (output / name).parent.mkdir(parents=True, exist_ok=True)
         atomic.write_text(output / name, text)
     print(f"{plural(len(graded), 'hand-in')}, {len(graded) - len(right)} not graded; "
-          f"{plural(len(others), 'other file')}; {len(shared)} shared by several students")
-    print(f"{format_path(output.absolute())}: grades.csv, class.md, feedback/ (for students), "
-          "open-answers/ (not for them)")
+          f"{plural(len(others), 'other file')}; {len(shared)} shared by several students\n{format_path(output)}: "
+          "grades.csv, class.md, feedback/ (for students), open-answers/ (not for them)")
 
 
 def find(folder: Path, left_out: Path) -> tuple[list[Path], list[str]]:
     """Return the hand-ins below a folder, archives and unpacked ones, and the names of all other files."""
-    paths: list[Path] = []
-    others: list[Path] = []
-    for parent, folders, names in os.walk(folder):
-        here = Path(parent)
-        folders.sort()
-        if here == left_out or (hand_ins.MANIFEST in names and here != folder):  # A loose one hides no folders.
-            paths += [here] * (here != left_out)
-            folders.clear()
-            continue
-        for path in sorted(here / name for name in names):
-            is_archive = path.name.lower().endswith(ARCHIVES) and not path.is_symlink()
-            (paths if is_archive else others).append(path)
-    return paths, [path.relative_to(folder).as_posix() for path in others]
+    # A loose manifest hides no folders.
+    unpacked = {path.parent for path in folder.rglob(hand_ins.MANIFEST)} - {folder}
+    files = [path for path in sorted(folder.rglob("*")) if not {left_out, *unpacked} & {*path.parents} and (
+        path.is_symlink() or not path.is_dir())]
+    archives = [path for path in files if path.name.lower().endswith(ARCHIVES) and not path.is_symlink()]
+    return [*archives, *sorted(unpacked)], [
+        path.relative_to(folder).as_posix() for path in files if path not in archives]
 
 
 # The pages.
@@ -123,9 +118,3 @@ def _class_page(graded: Sequence[Graded], shared: Sequence[tuple], others: Seque
         "Not graded": problems, "Files that are not hand-ins": others,
         "Shared or copied? You decide": [line for _, line in shared],
         "To explain": [f"{each.student}, {finding}" for each in graded for finding in each.findings]})
-
-
-def _open_page(lab: str, graded: Sequence[Graded]) -> str:
-    """Return what the students wrote about the open questions of a lab; solutions/rubric.md has the model answers."""
-    return _page(f"Open questions of {lab}", **{
-        each.student: each.open_answers for each in graded if each.lab == lab and each.open_answers})

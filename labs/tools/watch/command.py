@@ -39,8 +39,8 @@ def main(args: argparse.Namespace) -> None:
 def find_run(wanted: str | None, root: Path) -> Path:
     """Return the folder of a run: by its name, the newest of a lab, or by default the newest."""
     # The run that was started or continued last comes first.
-    holders = sorted(root.glob("*/*/holder"), key=lambda path: path.stat().st_mtime, reverse=True)
-    folders = [path.parent for path in holders]
+    started = sorted(root.glob("*/*/run.json"), key=lambda path: path.stat().st_mtime, reverse=True)
+    folders = [path.parent for path in started]
     if wanted is not None:
         mine = [each for each in folders if wanted == each.name]
         folders = mine or [each for each in folders if catalogue.resolve(wanted) == each.parent.name]
