@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from filelock import FileLock, Timeout
-
 from labs.run import terminal
 from labs.run.errors import LabError
 
@@ -64,6 +62,8 @@ def make_folder_once(path: Path, action: str, make: Callable[[Path], object], va
     Raises:
         LabError: The folder cannot be written, or its file system has no locks.
     """
+    from filelock import FileLock, Timeout  # Here: `labs check` has to run where no package is installed.
+
     if path.is_dir():
         return path
     lock = FileLock(path.with_name(f"{path.name}.lock"))

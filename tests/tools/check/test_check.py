@@ -63,3 +63,10 @@ def test_a_machine_that_is_well_is_green(tmp_path):
     states = {name: state for state, name in (line.split()[:2] for line in lines)}
     assert set(states) == set(command.CHECKS)
     assert {states[name] for name in ("packages", "disk", "tensorflow", "horovod", "proof")} == {"ok"}
+
+
+def test_it_runs_where_no_package_is_installed(tmp_path):
+    bare = subprocess.run([sys.executable, "-S", "-m", "labs", "check"], cwd=ROOT, capture_output=True, text=True,
+                          check=False)
+    assert (bare.returncode, bare.stderr) == (1, "")
+    assert "packages    not installed: numpy, " in bare.stdout
