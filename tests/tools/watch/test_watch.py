@@ -18,7 +18,7 @@ WATCH = [sys.executable, "-m", "labs", "watch"]
 @pytest.mark.workers
 def test_a_real_run_is_watched_to_its_end_and_the_slow_rank_waits_least(tmp_path):
     run = subprocess.Popen([*mpirun.command(2), sys.executable, "-m", "tests.workers.programs.single_fault", "--name",
-                            "slow", "--epochs", "20", "--results", tmp_path], cwd=ROOT, stdout=subprocess.DEVNULL,
+                            "slow", "--epochs", "6", "--results", tmp_path], cwd=ROOT, stdout=subprocess.DEVNULL,
                            stderr=subprocess.DEVNULL, env=mpirun.environment() | {"FAULT": "1 dawdles"})
     ours, terminal = pty.openpty()
     text, waiting = "", list[float]()
