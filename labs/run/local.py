@@ -29,8 +29,6 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     lab = catalogue.load_lab(lab)
     arguments = command_line.to_argv(args) if dataclasses.is_dataclass(args) else list(args)
     config, options = command_line.parse(lab, arguments)
-    if environment.student_id():  # Workers that have started already may have another id in their environment.
-        arguments += ["--seed", str(config.seed)]
     is_named, options = bool(options.name), run_lock.resumed(lab.name, options)
     folder = options.results_root / lab.name / (options.name or "")
     if options.resume and not options.name:
