@@ -13,10 +13,11 @@ def answer(code: str, sentence: str, columns: Sequence[str], rows: Mapping[str, 
         columns: Of the table; the kind of run is in `runs`, and a report's figures, each with its line in
             data/reference/claims.csv, in `report M`.
         rows: The cells of each row, by what it is about.
-        again: The command that makes these runs again.
+        again: The command that makes these runs again, if there is one.
         missing: What was not measured.
     """
     table = [f"| {' | '.join(map(str, cells))} |" for cells in
              (("", *columns), ["---"] * (1 + len(columns)), *((name, *cells) for name, cells in rows.items()))]
-    last = f"Again: `{again}`." + f" Not measured: {missing}." * bool(missing)
+    last = f"Again: `{again}`." * bool(again) + f" Not measured: {missing}." * bool(missing)
+    last = last.strip() or "Computed on this page."
     return "\n".join(f"> {line}".rstrip() for line in (f"**{code}.** {sentence}", "", *table, "", last))

@@ -1,29 +1,14 @@
-"""Lab 4: the ledger sums to the wall time and finds a slow input."""
+"""Lab 4: the ledger sums to the wall time."""
 
 import dataclasses
-import time
 
 import pytest
 
 from labs import lab04_speedup as lab
-from labs.datasets.image_cache import ImageCache
 from labs.run import local
 from tests.exercises.solved import solved
 
 TINY = dataclasses.replace(lab.PRESETS["demo"], images=128, epochs=2)
-
-
-class Slow(ImageCache):
-    """Pictures of which each takes some seconds, though the pipeline works ahead."""
-
-    memory, digest = None, "slow"
-
-    def __init__(self, shape: tuple[int, ...], seconds: float):
-        self.shape, self.seconds = shape, seconds
-
-    def __getitem__(self, rows):
-        time.sleep(self.seconds * len(rows))
-        return np.zeros((len(rows), *self.shape[1:]), np.uint8)
 
 
 @pytest.mark.workers
