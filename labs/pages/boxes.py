@@ -16,7 +16,7 @@ def answer(code: str, sentence: str, columns: Sequence[str], rows: Mapping[str, 
         again: The command that makes these runs again, if there is one.
         missing: What was not measured.
     """
-    table = [f"| {' | '.join(map(str, cells))} |" for cells in
+    table = [f"| {' | '.join(str(cell).rstrip(' .') for cell in cells)} |" for cells in
              (("", *columns), ["---"] * (1 + len(columns)), *((name, *cells) for name, cells in rows.items()))]
     last = f"Again: `{again}`." * bool(again) + f" Not measured: {missing}." * bool(missing)
     last = last.strip() or "Computed on this page."
