@@ -54,7 +54,9 @@ def check(question: str, answer: Any, results_root: Path | None = None) -> None:
     except AssertionError as problem:
         names = shorten(", ".join(f"{run['lab']}/{run['run']}" for run in about))
         wrong = f"{problem}" + f"\n  Look at: {names}" * bool(about)
-    if answer is not None:
+    except Exception as error:  # The other answers of this cell are still judged.
+        wrong = f"{shorten(str(answer))} cannot be graded: {shorten(f'{type(error).__name__}: {error}')}"
+    if kept:
         atomic.write_json(_path(question), kept | {"runs": [run["run"] for run in about]})
     require(not wrong, f"{question}: {wrong}")
 

@@ -23,6 +23,7 @@ from labs.exercises import child
 from labs.exercises.code_tasks import Asker, StudentFunction, Task
 from labs.exercises.grading import NoAnswerError, NotInstalledError, format_value, require, shorten
 from labs.run import environment
+from labs.run.errors import ERROR_PREFIX
 from labs.run.paths import ROOT
 from labs.run.supervisor import complete
 
@@ -113,11 +114,14 @@ def grade_step(cell: str) -> str:
     # A lab that ran in this process has left its settings of Horovod, such as the transport.
     env = {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")}
     env["CUDA_VISIBLE_DEVICES"] = "-1"  # NCCL refuses two workers on one GPU.
-    launch = [sys.executable, "-m", "labs", "launch", "2", "--oversubscribe", "--stall-seconds", 5]
+    launch = [sys.executable, "-m", "labs", "launch", "2", "--oversubscribe", "--stall-seconds", 20]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "step.py")
         path.write_text(cell, encoding="utf-8")
         outcome = complete([*launch, ROOT / "labs/training/step_trial.py", CHILD, path], SECONDS_OF_WORKERS, env, ROOT)
-    require(not outcome.code, outcome.err.rstrip().rpartition("\n")[2].removeprefix("labs: error: "))
+    last = outcome.err.rstrip().rpartition("\n")[2].removeprefix(ERROR_PREFIX)
+    if re.match(r"rank \d+ on \S+: (NameError|ModuleNotFoundError)", last):
+        raise NoAnswerError(f"this cell runs alone, and lacks something; define or import it here: {shorten(last)}")
+    require(not outcome.code, re.sub(r"^rank \d+ on \S+: AssertionError: ", "", last) or outcome.cause)
     require(outcome.code == 0, f"the steps do not end in {SECONDS_OF_WORKERS} s")
     return "after 3 steps on two real workers their weights are equal, and equal to those of one worker on both batches"

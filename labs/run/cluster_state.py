@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from labs.run import atomic, resources
 from labs.run.errors import ERROR_PREFIX, LabError
@@ -125,9 +125,13 @@ def set_bandwidth(bandwidth: str, nodes: Iterable[str] = ()) -> None:
 
 @contextlib.contextmanager
 def restore_links() -> Iterator[None]:
-    """Restore every link's bandwidth after the block; raise filelock's Timeout if another run's block sets links."""
-    links = require().links
-    with FileLock(folder() / CHANGES, timeout=0), contextlib.ExitStack() as at_exit:
+    """Restore every link's bandwidth after the block; raise LabError if another run's block sets links."""
+    links, lock = require().links, FileLock(folder() / CHANGES)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise LabError("another run sets the links of this cluster; wait for its end") from None
+    with lock, contextlib.ExitStack() as at_exit:
         for node, link in links.items():
             at_exit.callback(set_bandwidth, link.bandwidth, [node])
         yield

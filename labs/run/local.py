@@ -47,6 +47,8 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     try:
         _launch(lab, config, workers, arguments, log, options, folder)
     except KeyboardInterrupt as stopped:  # The text is the options that resume the run, if anything is saved.
+        if announce and (folder / "record.json").exists():  # A job that ends with an error goes back into the queue.
+            return json.loads((folder / "record.json").read_bytes())
         raise Interrupted(f"--resume --name {folder.name}" if run_lock.is_saved(folder) else str(stopped)) from None
     return json.loads((folder / "record.json").read_bytes())
 

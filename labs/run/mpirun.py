@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from labs.run import cluster_state, heartbeat, paths, resources, terminal
+from labs.run import heartbeat, paths, resources, terminal
 from labs.run.errors import LabError, plural
 
 PYTHON = [sys.executable, "-P"]
@@ -44,7 +44,7 @@ def environment(bar: bool = True) -> dict[str, str]:
     env = {name: value for name, value in os.environ.items() if not INSIDE.match(name)}
     env |= {"PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1"}  # File names and output are UTF-8, whatever the locale.
     env |= {"LABS_TERMINAL": str(terminal.columns() if bar else 0), "PYTHONPATH": paths.python_path(),
-            "LABS_LINK": cluster_state.slowest_link(), heartbeat.SUPERVISOR: f"{socket.gethostname()}:{os.getpid()}"}
+            heartbeat.SUPERVISOR: f"{socket.gethostname()}:{os.getpid()}"}
     if os.geteuid() == 0:  # In a container root is the only user; Open MPI refuses root without both variables.
         env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return env
@@ -72,6 +72,8 @@ def choose_workers(requested: int | None, oversubscribe: bool) -> int:
     """Return the number of workers to start: as requested, else the allocation's tasks, else one per visible GPU."""
     if granted := resources.allocation():
         resources.refuse_separate_tasks()
+    if requested is not None and requested < 1:
+        raise LabError(f"{requested} workers; ask for at least one")
     workers = requested or (sum(granted.ntasks_per_node) if granted else len(resources.gpus()) or 1)
     if workers <= slots() or (oversubscribe and not granted):
         return workers

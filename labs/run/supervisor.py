@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import io
 import math
 import os
 import re
@@ -11,9 +10,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from io import BufferedReader
 from pathlib import Path
 from threading import Thread
-from typing import IO, BinaryIO, cast
+from typing import IO, cast
 
 import psutil
 
@@ -134,16 +134,14 @@ def pass_output_on(process: subprocess.Popen, log: IO[str] | None, diagnosis: fa
     return readers
 
 
-def _pass_on(source: BinaryIO, target: IO[str], diagnosis: failure.Diagnosis, errors: bool) -> None:
+def _pass_on(source: BufferedReader, target: IO[str], diagnosis: failure.Diagnosis, errors: bool) -> None:
     """Forward a stream, but leave its error lines and the launcher's boxed messages to the diagnosis.
 
     A closed terminal takes no more output, but the stream must still be read: workers that save would block.
     """
     in_box = False
-    # A progress bar ends in a carriage return; with newline="" that ends a line too.
-    for text in io.TextIOWrapper(source, "utf-8", "replace", newline=""):
-        # Inside Slurm, Open MPI's launcher ends its boxes with a NUL; horovodrun begins each line with its worker.
-        text = re.sub(r"^\[\d+\]<std(?:out|err)>:", "", text.replace("\0", ""))
+    for text in _chunks(source):
+        text = re.sub(r"^\[\d+\]<std(?:out|err)>:", "", text)  # horovodrun begins each line with its worker.
         if errors and text.startswith(failure.BOX):
             in_box = not in_box
         elif in_box:
@@ -155,6 +153,17 @@ def _pass_on(source: BinaryIO, target: IO[str], diagnosis: failure.Diagnosis, er
                 diagnosis.launcher_message += f"{text.strip()} "
             with contextlib.suppress(OSError, ValueError):
                 terminal.write(text, target)
+
+
+def _chunks(source: BufferedReader) -> Iterator[str]:
+    """Yield lines, and texts that end in a carriage return: a progress bar has no line end."""
+    rest = b""
+    while data := source.read1(65536):
+        # Inside Slurm, Open MPI's launcher ends its boxes with a NUL.
+        *complete_lines, rest = re.split(rb"(?<=\n)|(?<=\r)(?!\n)", rest + data.replace(b"\0", b""))
+        yield from (line.decode(errors="replace") for line in complete_lines)
+    if rest:
+        yield rest.decode(errors="replace")
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ import horovod_keras3
 from labs.datasets.pipeline import train_batches
 from labs.datasets.sharding import coverage, shard
 from labs.datasets.splits import Subset
-from labs.run import fields, heartbeat, resources
+from labs.run import fields, heartbeat, resources, terminal
 from labs.run.errors import LabError, plural
 from labs.run.fields import Options
 from labs.run.run_lock import hold
@@ -56,8 +56,9 @@ class Elastic:
         fields.check(config)
         if options.timeline:
             raise LabError("Horovod's timeline ends with the first reset; leave out --timeline, or add --study resume")
-        if options.resume:
-            raise LabError("an elastic run has no checkpoint; leave out --resume, or add --study resume")
+        if options.resume:  # As a job does that Slurm has put back into the queue.
+            terminal.note("an elastic run has no checkpoint, so it starts from the beginning")
+            options = dataclasses.replace(options, resume=False)
         if not options.name:
             raise LabError("workers that join later find the run by its name; add --name NAME, or use `labs run`")
         self.lab, self.config, self.options, self.fault = fields.lab_name(config), config, options, fault

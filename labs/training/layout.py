@@ -14,7 +14,7 @@ import horovod.tensorflow as hvd
 import psutil
 import tensorflow as tf
 
-from labs.run import environment, resources
+from labs.run import cluster_state, environment, resources
 from labs.run.errors import LabError, plural
 from labs.training import hvd_ops, keras_internals
 
@@ -173,7 +173,7 @@ def machine() -> dict[str, Any]:
     return {
         "host": socket.gethostname(),
         "system": platform.platform(),
-        "link": os.environ.get("LABS_LINK", ""),  # `labs.run.mpirun` sets it.
+        "link": cluster_state.slowest_link(),
         "cores": resources.cores(),
         "memory_bytes": psutil.virtual_memory().total,
         "onednn": keras_internals.onednn_enabled(),

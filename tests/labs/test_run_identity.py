@@ -67,6 +67,7 @@ def change_first(subset, change):
     (change_first("train", lambda path: path.rename(path.with_suffix(".jpg"))), {}, "the data has changed since 'it'"),
     (lambda here: os.environ.update(ONEDNN_DEFAULT_FPMATH_MODE="BF16"), {},
      "was started with ONEDNN_DEFAULT_FPMATH_MODE None, not BF16; resume it with the earlier"),
+    (None, {"base_lr": 0.5}, "was started with --base-lr 0.03, not 0.5"),
     (None, {"epochs": 1}, "run 'it' has begun epoch 2; resume it with --epochs 2 or more"),
 ])
 def test_a_run_does_not_go_on_with_anything_else(here, change, config, cause):

@@ -1,4 +1,4 @@
-"""The judgement of one hand-in: its exercises, its points, its lateness, and what is odd. Imports no TensorFlow.
+"""The judgement of one hand-in: its exercises, its points, and what is odd. Imports no TensorFlow.
 
 Each finding is a question for a person, not a verdict.
 """

@@ -6,6 +6,7 @@ A copy has no outputs: they would give away the answers where a page asks for pr
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 from labs.run import atomic
 
@@ -46,6 +47,10 @@ def _without_outputs(page: str) -> str:
 
 
 def _digest(page: str) -> str:
-    """Return a digest of a notebook's cells; JupyterLab rewrites the rest when it saves."""
-    cells = [(cell["cell_type"], "".join(cell["source"]), cell.get("outputs")) for cell in json.loads(page)["cells"]]
+    """Return a digest of a notebook's cells, since JupyterLab rewrites the rest; of a damaged one, of its text."""
+    try:
+        cells: Any = [(cell["cell_type"], "".join(cell["source"]), cell.get("outputs"))
+                 for cell in json.loads(page)["cells"]]
+    except (ValueError, TypeError, KeyError):
+        cells = page
     return hashlib.sha256(json.dumps(cells).encode()).hexdigest()
