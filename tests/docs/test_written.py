@@ -68,7 +68,7 @@ def test_each_line_of_a_report_that_a_box_names_has_its_claim(boxes):
 def test_each_command_of_a_box_is_one(boxes):
     commands = {command for box in boxes for command in re.findall(r"`labs ((?:cluster )?(?:run|sweep) [^`]+)`", box)}
     for command in sorted(commands):
-        what, lab, *options = re.sub(r"^cluster |--workers \d|--data \S+", "", command).split()
+        what, lab, *options = re.sub(r"^cluster |--sbatch|--workers \d|--data \S+", "", command).split()
         if what == "run":
             command_line.parse(catalogue.load_lab(lab), options)
         else:
