@@ -175,6 +175,7 @@ class _Reduction:
                                   sent, variables):
             name = self._name("HorovodAllreduce", numbers[group[0]])
             together = [sent[index] for index in group]
+            # Horovod: each worker gets the mean over all workers (`op`); what travels together is one group.
             reduced = hvd.grouped_allreduce(together, name=name, **self.dense) if len(group) > 1 else [
                 hvd.allreduce(together[0], name=name, **self.dense)]
             for index, grad in zip(group, reduced, strict=True):
