@@ -5,6 +5,7 @@ import dataclasses
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,8 +34,15 @@ def started(command: Sequence[str], env: Mapping[str, str] | None = None,
     Ctrl-Z stops the program with this process, and `fg` continues both: the terminal's signals do not reach another
     session. mpirun passes them on to the workers of all nodes.
     """
+    temporary = Path((os.environ if env is None else env).get("TMPDIR", "/tmp"))
+
+    def begin() -> None:
+        worker.end_with_parent()
+        # A launcher of Open MPI that was killed leaves this folder, and one that gets its process number cannot start.
+        shutil.rmtree(temporary / f"ompi.{os.getpid()}", ignore_errors=True)
+
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
-                               env=env, cwd=folder, start_new_session=True, preexec_fn=worker.end_with_parent)
+                               env=env, cwd=folder, start_new_session=True, preexec_fn=begin)
 
     def stop(*_) -> None:
         _suspend(process, signal.SIGTSTP)

@@ -1,11 +1,13 @@
 """mpirun's host file: the number of nodes, their slots, and the command line of mpirun for several."""
 
 import re
+import socket
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from labs.run import mpirun
+from labs.run import mpirun, supervisor
 from labs.run.errors import LabError
 
 
@@ -24,3 +26,12 @@ def test_slots_are_counted_as_mpirun_counts_them(tmp_path, monkeypatch):
     assert mpirun.choose_workers(5, oversubscribe=False) == 5
     with pytest.raises(LabError, match="6 workers on 5 cores would wait for each other"):
         mpirun.choose_workers(6, oversubscribe=False)
+
+
+def test_what_a_killed_launcher_left_hinders_none_that_gets_its_process_number(tmp_path):
+    last, host = int(Path("/proc/loadavg").read_text().split()[-1]), socket.gethostname()
+    for number in range(last, last + 1000):
+        (tmp_path / f"ompi.{number}").mkdir()
+        (tmp_path / f"ompi.{number}/pmix.{host}.tool.{number}").touch()
+    env = mpirun.environment() | {"TMPDIR": str(tmp_path)}
+    assert supervisor.complete([*mpirun.command(1, env), "true"], 60, env).code == 0
