@@ -179,7 +179,7 @@ def _search(job):
     def fits(value: int) -> bool:
         share = -(-value // job.size) if name == "batch_size" else value
         trial = _try(job, dataclasses.replace(job.config, **{name: share}))
-        rows.append({name: value, **dataclasses.asdict(trial)})
+        rows.append({name: value, **trial._asdict()})
         job.print_once(f"{name} {value}: {trial.peak_mb:.0f} MiB, {'fits' if trial.fits else 'does not fit'}")
         return trial.fits
 
