@@ -81,7 +81,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         return results.finish(job, history, tables=confusion, test_accuracy=test["accuracy"], test_loss=test["loss"])
 
 
-def deal(config: Config, images, ranks: Iterable[int], global_batch_size: int, epoch: int):
+def divide_images(config: Config, images, ranks: Iterable[int], global_batch_size: int, epoch: int):
     """Return the Shard on which some of RANKS workers train together in an epoch, in the order of the Config.
 
     `images` are positions of the training images, or their number; `global_batch_size` is that of all RANKS workers.
@@ -125,7 +125,8 @@ def train_in_order(job, digits):
     training.hvd_ops.broadcast_state(model)  # Horovod: all workers begin with equal weights.
     history: list[dict] = []
     for epoch in range(config.epochs):
-        mine, began = deal(config, train.positions, ranks, config.batch_size * size, epoch), time.perf_counter()
+        mine = divide_images(config, train.positions, ranks, config.batch_size * size, epoch)
+        began = time.perf_counter()
         batches = datasets.train_batches(train.images, train.labels, mine, epoch=epoch, seed=config.seed)
         logs = model.fit(batches, steps_per_epoch=mine.steps, shuffle=False, verbose=0).history
         history.append({"epoch": epoch + 1, **{name: float(values[0]) for name, values in logs.items()},

@@ -156,20 +156,20 @@ def _study(job, arrays):
     model = models.cifar_cnn(len(arrays.class_names), **NARROW)
     trainer = measure.large_batches.Trainer(model, arrays, config.optimizer, config.momentum)
 
-    def miss(epochs: int) -> None:
+    def measure_miss(epochs: int) -> None:
         """Measure the miss in the first training of the study "rules", SGD's at k = 1."""
         measured = not rows and config.study == "rules" and config.optimizer == "sgd" and epochs in MISS_EPOCHS
         for repeat in range(MISS_REPEATS if measured else 0):
             batches = datasets.shard(n, config.base_batch_size, 0, 1, repeat, config.seed + 1000).rows
             # As long a step as the velocity makes of the learning rate, 1 + momentum + momentum^2 + ...
-            shares = trainer.miss(batches, config.base_lr / (1 - config.momentum), MISS_FACTORS)
+            shares = trainer.measure_misses(batches, config.base_lr / (1 - config.momentum), MISS_FACTORS)
             misses.extend({"epochs": epochs, "repeat": repeat, "k": k, "miss": share}
                           for k, share in zip(MISS_FACTORS, shares, strict=True))
 
     for each in settings(config):
         steps = config.epochs * datasets.steps_per_epoch(n, each.batch_size, 1)
         rates = [float(rate) for rate in learning_rate(each, n, 1)(list(range(steps)))]
-        row = trainer.train(each.batch_size, rates, config.epochs, config.seed, miss)
+        row = trainer.train(each.batch_size, rates, config.epochs, config.seed, measure_miss)
         rows.append({"k": each.batch_size // config.base_batch_size, "batch_size": each.batch_size,
                      "scaling": each.scaling, "warmup_epochs": each.warmup_epochs, "base_lr": each.base_lr,
                      "peak": max(rates), **row})

@@ -20,9 +20,10 @@ PAGE = ROOT / "docs/questions.md"
 HEAD = """\
 # The 32 questions of the course reports, answered
 
-Five course reports asked these questions ([who they are](glossary.md#the-course-reports-and-their-questions)). The
-answers are the first sentences of the notebooks' boxes, which have the figures, their intervals, the reports' figures
-and the command; `python notebooks/questions.py` collects them. *Kind of run* says where a box's figures come from.
+For everyone who reads or wrote such a report. Five course reports asked these questions ([who they
+are](glossary.md#the-course-reports-and-their-questions)). The answers are the first sentences of the notebooks' boxes,
+which have the figures, their intervals, the reports' figures and the command; `python notebooks/questions.py` collects
+them. *Kind of run* says where a box's figures come from.
 [five-reports.md](five-reports.md) has the reports' own answers.
 
 | | question | answer | where | kind of run |

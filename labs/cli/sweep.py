@@ -137,7 +137,7 @@ def _print_summary(lab: Lab, finished: Sequence[Cell], results_root: Path, refer
     if runs and (summary := studies.summary(lab.name, runs) or scaling.summary(runs)):
         print(summary + "\n")
     if reference_name:
-        print(f"{plural(reference.keep(runs, reference_name), 'record')} kept in {reference.FOLDER / reference_name}")
+        print(f"{plural(reference.add(runs, reference_name), 'record')} kept in {reference.FOLDER / reference_name}")
 
 
 def _submit(todo: Sequence[Cell], words: Sequence[str], report_words: Sequence[str]) -> int:

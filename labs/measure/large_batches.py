@@ -59,7 +59,7 @@ class Trainer:
         loss, accuracy, dead = self._evaluated()
         return {"val_loss": float(loss), "val_accuracy": float(accuracy), "dead": float(dead)}
 
-    def miss(self, batches: np.ndarray, learning_rate: float, factors: Sequence[int]) -> list[float]:
+    def measure_misses(self, batches: np.ndarray, learning_rate: float, factors: Sequence[int]) -> list[float]:
         """Return how far one large step ends from k small ones, as a share of their distance, for each ascending k.
 
         Plain SGD from the current weights, which stay as they are: k steps on the first k rows of `batches`, and one

@@ -18,7 +18,7 @@ FOLDER = ROOT / "data" / "reference_runs"
 START = operator.itemgetter("started", "run")
 
 
-def keep(runs: Iterable[records.Record], name: str, folder: Path = FOLDER) -> int:
+def add(runs: Iterable[records.Record], name: str, folder: Path = FOLDER) -> int:
     """Write the records of some runs as reference runs, and return their number; equal names are replaced."""
     runs = list(runs)
     for lab in sorted({record["lab"] for record in runs}):

@@ -42,7 +42,7 @@ def test_ten_lines_let_two_workers_compute_what_one_computes(tmp_path, monkeypat
 def test_wrong_shards_miss_images(order, reshuffle, per_epoch, ever):
     """Own seeds see 1 - (3/4)^4 = 68 % of 1,024 images."""
     study = dataclasses.replace(lab.PRESETS["laptop"], code="textbook", order=order, reshuffle=reshuffle)
-    epochs = [lab.deal(study, 1024, range(lab.RANKS), 128, epoch).rows for epoch in range(40)]
+    epochs = [lab.divide_images(study, 1024, range(lab.RANKS), 128, epoch).rows for epoch in range(40)]
     assert len(np.unique(epochs[0])) == pytest.approx(per_epoch, rel=0.03)
     assert len(np.unique(epochs)) == pytest.approx(ever, rel=0.03)
 

@@ -67,7 +67,7 @@ def test_the_steps_are_those_of_keras_with_the_correction_of_momentum(model, arr
 
 def test_one_step_misses_nothing_and_the_weights_stay(model, arrays):
     trainer, start = Trainer(model, arrays), model.get_weights()
-    one, two = trainer.miss(np.arange(16).reshape(2, 8), 0.5, (1, 2))
+    one, two = trainer.measure_misses(np.arange(16).reshape(2, 8), 0.5, (1, 2))
     assert one < 1e-6 < 1e-3 < two
     assert all(np.array_equal(a, b) for a, b in zip(start, model.get_weights(), strict=True))
 

@@ -134,8 +134,8 @@ def test_runs_on_other_data_of_one_name_are_not_compared():
 
 
 def test_reference_runs_read_as_they_were_kept_and_a_damaged_line_is_named(tmp_path):
-    reference.keep([record("b"), record("a")], "here", tmp_path)
-    reference.keep([record("a") | {"metrics": {"test_accuracy": 0.5}}], "here", tmp_path)
+    reference.add([record("b"), record("a")], "here", tmp_path)
+    reference.add([record("a") | {"metrics": {"test_accuracy": 0.5}}], "here", tmp_path)
     again = [record("a") | {"metrics": {"test_accuracy": 0.5}}, record("b")]
     assert reference.read_all("here", "lab10_caltech", tmp_path) == again
     with (tmp_path / "here" / "lab10_caltech.jsonl").open("a") as file:
