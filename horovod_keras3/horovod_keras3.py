@@ -49,6 +49,7 @@ if tf.keras.backend.backend() != "tensorflow":
 SMALL_BYTES = 2**19
 """Gradients of less than this altogether are exchanged as one group. Two workers, an MLP of 0.4 MB, batch 32: 56,000
 images/s as a group, 45,000 one by one (medians of six alternating runs)."""
+SCALER_INSIDE = "put the LossScaleOptimizer inside: DistributedOptimizer(LossScaleOptimizer(optimizer))"
 _labels: Counter = Counter()
 """How many optimizers have reduced gradients under each label."""
 
@@ -423,7 +424,7 @@ def _check(optimizer, op, backward_passes_per_step):
         raise ValueError("this optimizer already reduces its gradients: call DistributedOptimizer once")
     inner = _inner(optimizer)
     if hasattr(inner, "horovod"):
-        raise ValueError("put the LossScaleOptimizer inside: DistributedOptimizer(LossScaleOptimizer(optimizer))")
+        raise ValueError(SCALER_INSIDE)
     if op not in (Average, Sum):
         raise ValueError("op must be Average or Sum: this optimizer has no other reduction")
     if backward_passes_per_step < 1:
@@ -536,7 +537,7 @@ class _Callback(tf.keras.callbacks.Callback):
         super().set_model(model)
         optimizer: Any = getattr(model, "optimizer", None)
         if _scales_loss(optimizer) and hasattr(optimizer.inner_optimizer, "horovod"):
-            raise ValueError("put the LossScaleOptimizer inside: DistributedOptimizer(LossScaleOptimizer(optimizer))")
+            raise ValueError(SCALER_INSIDE)
         # Keras compiles the step after this call. Without a GPU "auto" is False, and True is refused at the first step.
         if model.jit_compile and any(each.device_type != "CPU" for each in tf.config.list_physical_devices()):
             warnings.warn("XLA does not know Horovod's operations: jit_compile is now False", stacklevel=2)

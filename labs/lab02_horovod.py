@@ -50,7 +50,7 @@ SWEEPS = {
     "laptop": (Sweep("table", M3, {"epochs": (21, 40)}, (1, 2, 4)), ORDERS),
 }
 RANKS = 4
-"""Workers whose shards `deal` makes. On fewer real workers, each trains on the shards of several."""
+"""Workers whose shards `divide_images` makes. On fewer real workers, each trains on the shards of several."""
 
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
@@ -101,7 +101,7 @@ def divide_images(config: Config, images, ranks: Iterable[int], global_batch_siz
 
 
 def train_in_order(job, digits):
-    """Train a network without dropout on the images that `deal` gives, and return the run's record.
+    """Train a network without dropout on the images that `divide_images` gives, and return the run's record.
 
     The kit's `fit` would refuse wrong shards before step 1.
     """

@@ -165,11 +165,9 @@ def _micro_batches(config: Config) -> int:
 
 def _try(job, config: Config):
     """Try a training step in a subprocess of rank 0, and return the result on all workers."""
-    trial = None
-    if job.rank == 0:
-        trial = measure.memory.probe(one_step, config, job.layout.threads, limit_mb=config.memory_limit_mb)
     # Horovod: the workers are alike, so one of them tries for all.
-    return training.hvd_ops.broadcast_object(trial)
+    return training.hvd_ops.call_on_rank_0(lambda: measure.memory.probe(
+        one_step, config, job.layout.threads, limit_mb=config.memory_limit_mb))
 
 
 def _search(job):

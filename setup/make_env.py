@@ -9,7 +9,6 @@ import argparse
 import dataclasses
 import importlib.metadata
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -130,7 +129,7 @@ def prove(steps: Steps, mpi: Mpi, python: Path, program: Path = ROOT / "setup" /
         SetupError: The weights differ, or the program did not start or did not end.
     """
     sys.path.append(str(ROOT))
-    from labs.run.errors import PROOF_PREFIX
+    from labs.run.errors import PROOF_PREFIX, proof_verdict
 
     # The kit knows Open MPI's flags; as a program of the new environment it also finds that environment's mpirun.
     ours = mpi.version.startswith("openmpi")
@@ -142,18 +141,16 @@ def prove(steps: Steps, mpi: Mpi, python: Path, program: Path = ROOT / "setup" /
         env["CUDA_VISIBLE_DEVICES"] = ""  # NCCL refuses two workers on one GPU.
     try:
         output = steps.run([*(own if ours else sites), program], env, timeout=PROOF_SECONDS)
-        return PROOF_PREFIX + output.rpartition(PROOF_PREFIX)[2].partition("\n")[0]
+        return PROOF_PREFIX + proof_verdict(output)
     except SetupError as error:
-        if verdict := re.findall(f"(?m)^{PROOF_PREFIX}.*", steps.log.read_text(errors="replace")):
-            raise SetupError(f"{verdict[-1]} (log: {steps.log})") from None
+        if verdict := proof_verdict(steps.log.read_text(errors="replace")):
+            raise SetupError(f"{PROOF_PREFIX}{verdict} (log: {steps.log})") from None
         raise SetupError(f"the proof failed: {error}") from None
 
 
 def _visible_gpus() -> int:
-    if "CUDA_VISIBLE_DEVICES" in os.environ:
-        from labs.run.resources import gpus
-
-        return len(gpus())  # Without this variable it would need a package that this Python may lack.
+    if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:  # This Python may lack NVML's package.
+        return sum(each not in ("", "-1") for each in visible.split(","))
     if shutil.which("nvidia-smi") is None:
         return 0
     listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)

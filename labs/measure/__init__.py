@@ -1,4 +1,4 @@
-"""Measurements: throughput, utilization, memory, bytes on the wire, and where an epoch's time goes."""
+"""Measurements: collectives, links, throughput, utilization, memory, large batches, kills, bytes on the wire."""
 
 from typing import TYPE_CHECKING
 

@@ -116,7 +116,7 @@ def exchanged(job: Job) -> list[Row]:
     `exchanges` counts tensors, `messages` the messages into which they were fused; `bytes`, the most first, and their
     `share` exclude transport overhead.
     """
-    hvd_ops.stop_timeline()
+    hvd.stop_timeline()
     if job.rank:
         return []
     kinds: dict[str, list[Row]] = {}

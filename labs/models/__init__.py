@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from labs.models.batch_norm import BatchNorm
     from labs.models.cifar import cifar_cnn, cifar_cnn_bn, resnet10, resnet18
     from labs.models.cnn import mnist_cnn, photo_cnn
-    from labs.models.denoising import denoiser, denoising_error, identity, psnr
+    from labs.models.denoising import denoiser, denoising_error, psnr
     from labs.models.faces import age_model
     from labs.models.transformer import vit
 else:

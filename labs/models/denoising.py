@@ -28,12 +28,6 @@ def denoiser(image_size: int, depth: int, width: int, recompute: bool = False) -
     return tf.keras.Model(noisy, layers.Subtract(dtype="float32")([noisy, noise]), name="denoiser")
 
 
-def identity(image_size: int) -> tf.keras.Model:
-    """Return the identity as a network, a denoiser's baseline; input and output as of `denoiser`."""
-    noisy = layers.Input((image_size, image_size, 3))
-    return tf.keras.Model(noisy, layers.Activation("linear", dtype="float32")(noisy), name="identity")
-
-
 def _convolution(width: int) -> tf.keras.layers.Layer:
     return layers.Conv2D(width, 3, padding="same", activation="relu", kernel_initializer="he_normal")
 
@@ -43,7 +37,7 @@ class Recomputed(tf.keras.layers.Layer):
 
     `tf.recompute_grad` alone saves no memory here. TensorFlow computes the gradients of the weights, which need the
     activations, after all gradients that are passed on, and keeps everything until then. So a segment passes its
-    gradient on only after the gradients of its weights are computed. Measured: docs/how-we-measure.md.
+    gradient on only after the gradients of its weights are computed.
     """
 
     def __init__(self, segment: Sequence[tf.keras.layers.Layer], **rest):

@@ -43,7 +43,7 @@ BACKWARD = 2 / 3
 OVERLAP = 0.7
 """Share of the communication that can hide behind the backward pass. No source publishes it. It is below 1, because the
 first gradients must be computed before any can be sent, and the last are sent when nothing is left to compute. It meets
-all published rows within 10 percentage points (docs/how-we-measure.md)."""
+all published rows within 10 percentage points (data/reference/published_scaling.csv)."""
 LOCAL_LATENCY, LOCAL_BANDWIDTH = 5e-6, 10e9
 """Latency and bytes per second between the GPUs of one node over PCI Express 3 x16, whose peak is 15.75 GB/s."""
 

@@ -7,6 +7,11 @@ ERROR_PREFIX = "labs: error: "  # By it a launcher recognises its workers' error
 PROOF_PREFIX = "proof: "  # Begins the line with the verdict of setup/proof.py.
 
 
+def proof_verdict(output: str) -> str:
+    """Return the verdict that setup/proof.py printed, or an empty string."""
+    return "".join(re.findall(f"(?m)^{PROOF_PREFIX}(.*)", output)[-1:])
+
+
 class LabError(Exception):
     """A mistake or an obstacle; its message is one line that names the cause and the cure."""
 

@@ -29,7 +29,7 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     lab = catalogue.load_lab(lab)
     arguments = command_line.to_argv(args) if dataclasses.is_dataclass(args) else list(args)
     config, options = command_line.parse(lab, arguments)
-    is_named, options = bool(options.name), run_lock.resumed(lab.name, options)
+    options = run_lock.resumed(lab.name, options)
     folder = options.results_root / lab.name / (options.name or "")
     if options.resume and not options.name:
         terminal.note(f"no run of {lab.name} is interrupted and idle; a new one starts")
@@ -41,15 +41,14 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
         run_lock.refuse_held(folder)
         run_lock.refuse_taken(folder, options, config, workers)
     folder = run_lock.make_folder(lab.name, options, workers)
-    arguments += [] if is_named else ["--name", folder.name]
+    arguments += ["--name", folder.name]
     if announce:
         terminal.note(f"starting {plural(workers, 'worker')} ...")
     try:
         _launch(lab, config, workers, arguments, log, options, folder)
     except KeyboardInterrupt as stopped:  # The text is the options that resume the run, if anything is saved.
-        if announce and (folder / "record.json").exists():  # A job that ends with an error goes back into the queue.
-            return json.loads((folder / "record.json").read_bytes())
-        raise Interrupted(f"--resume --name {folder.name}" if run_lock.is_saved(folder) else str(stopped)) from None
+        if not (announce and (folder / "record.json").exists()):  # A job that ends with an error is put back.
+            raise Interrupted(f"--resume --name {folder.name}" if run_lock.is_saved(folder) else str(stopped)) from None
     return json.loads((folder / "record.json").read_bytes())
 
 

@@ -147,6 +147,3 @@ def call_on_rank_0(function: Callable[[], Any]) -> Any:
     if problem:
         raise LabError(problem)
     return result
-
-
-stop_timeline = hvd.stop_timeline

@@ -118,8 +118,8 @@ class SGD(_AfterAllGradients, tf.keras.optimizers.SGD):
     """Keras' SGD with a fused update: one pass over a variable and its momentum.
 
     Keras composes the update from six operations (Adam: twelve), each a pass over memory. TensorFlow has each update as
-    one operation: 15 % more images/s for the MNIST CNN at batch 32, 30 % with 6 M parameters (docs/speed.md). The
-    formulas are Keras'; the last digits may differ. What the operations do not support is left to Keras.
+    one operation: 10 % more images/s for the MNIST CNN at batch 32, 20 % with 6 M parameters, on two workers
+    (docs/speed.md). The formulas are Keras'; the last digits may differ. What the operations do not support is left to Keras.
     """
 
     def update_step(self, gradient, variable, learning_rate):

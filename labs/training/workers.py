@@ -79,7 +79,7 @@ def start(config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: 
         job.print_once(f"{lab}: {found}; {format_path(job.folder)}")
         if options.timeline:
             hvd.start_timeline(str(job.folder / hvd_ops.TIMELINE))
-            at_exit.callback(hvd_ops.stop_timeline)
+            at_exit.callback(hvd.stop_timeline)
         yield job
 
 

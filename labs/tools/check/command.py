@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from labs.run import environment, paths, resources
 from labs.run import slurm as slurm_commands
-from labs.run.errors import PROOF_PREFIX, LabError
+from labs.run.errors import LabError, proof_verdict
 from labs.run.paths import ROOT, format_path
 
 ESSENTIAL = ("packages", "tensorflow", "horovod")
@@ -161,7 +161,7 @@ def _explain(cause: str, name: str) -> Finding:
 def variables() -> list[Finding]:
     """Return a finding for each variable that breaks a run or falsifies it."""
     return [fail(f"{name}{cause}", f"unset {name}") for name, cause in environment.harmful().items()] or [
-        ok("none is known to break or slow down a run")]
+        ok("none is known to break or falsify a run")]
 
 
 def _unset() -> str:
@@ -224,7 +224,7 @@ def proof() -> Finding:
     if len(resources.gpus()) < 2:
         env["CUDA_VISIBLE_DEVICES"] = ""  # NCCL refuses two workers on one GPU.
     outcome = supervisor.complete([*mpirun.command(2), sys.executable, str(ROOT / "setup/proof.py")], 300, env)
-    verdict = "".join(re.findall(f"(?m)^{PROOF_PREFIX}(.*)", outcome.out)[-1:])
+    verdict = proof_verdict(outcome.out)
     if verdict and outcome.code == 0:
         return ok(verdict)
     return fail(verdict or f"two workers could not complete a training step: {outcome.cause}",

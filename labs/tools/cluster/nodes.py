@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from labs.run import cluster_state as state
-from labs.run import resources
+from labs.run import mpirun, resources
 from labs.run.errors import LabError, quoted
 from labs.run.paths import search_path
 
@@ -220,7 +220,7 @@ def launch_variables() -> dict[str, str]:
     """Return the environment variables with which mpirun starts workers on all nodes."""
     folder = state.folder()
     return {"PRTE_MCA_plm_ssh_agent": str(folder / "agent"),
-            "PRTE_MCA_prte_default_hostfile": str(folder / "hostfile"),
+            mpirun.HOST_FILE: str(folder / "hostfile"),
             "PRTE_MCA_prte_if_include": state.SUBNET, "OMPI_MCA_btl_tcp_if_include": state.SUBNET}
 
 
