@@ -119,7 +119,8 @@ class SGD(_AfterAllGradients, tf.keras.optimizers.SGD):
 
     Keras composes the update from six operations (Adam: twelve), each a pass over memory. TensorFlow has each update as
     one operation: 10 % more images/s for the MNIST CNN at batch 32, 20 % with 6 M parameters, on two workers
-    (docs/speed.md). The formulas are Keras'; the last digits may differ. What the operations do not support is left to Keras.
+    (docs/speed.md). The formulas are Keras'; the last digits may differ. What the operations do not support is left
+    to Keras.
     """
 
     def update_step(self, gradient, variable, learning_rate):
