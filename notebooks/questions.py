@@ -29,13 +29,9 @@ them. *Kind of run* says where a box's figures come from.
 | | question | answer | where | kind of run |
 |---|---|---|---|---|
 """
-KINDS = {
-    "live": (r"\b[Ll]ive\b", r"\blab\.run\(|\blocal\.run\(|pair\.run\(|\.train\(|%%px"),
-    "reference runs": (r"\b[Rr]eference runs?\b|laptop cluster", r'"two-cores"|"laptop-cluster"'),
-    "H200": (r"\bH200\b", r'"h200"'),
-    "a real Slurm": (r"\bSlurm\b", r"page\.Queue\("),
-    "by formula": (r"\b[Bb]y formula\b", "(?!)"), "counted": (r"\b[Cc]ounted\b", "(?!)")}
-"""Kinds of runs: a pattern for the box's text and, if no pattern matches, one for the code of its section."""
+KINDS = {"live": r"\b[Ll]ive\b", "reference runs": r"\b[Rr]eference runs?\b|laptop cluster", "H200": r"\bH200\b",
+         "a real Slurm": r"\bSlurm\b", "by formula": r"\b[Bb]y formula\b", "counted": r"\b[Cc]ounted\b"}
+"""Kinds of runs, by a pattern for the box's text."""
 
 
 class Box(NamedTuple):
@@ -52,27 +48,25 @@ def boxes(lab: str) -> Iterator[Box]:
 
     A box is a quoted text that begins with a code; its first paragraph answers the question.
     """
-    section, code = "", ""
+    section = ""
     for cell in nbformat.read(ROOT / f"notebooks/{lab}.ipynb", 4).cells:
         texts = [cell.source]
         if cell.cell_type == "code":
-            code += cell.source
             texts = [output.data["text/markdown"] for output in cell.outputs
                      if "text/markdown" in output.get("data", {})]
         for part in "\n\n".join(texts).split("\n\n"):
             if heading := re.findall(r"(?m)^## (.*)$", part):
-                section, code = heading[-1], ""
+                section = heading[-1]
             for quote in re.findall(r"(?m)(?:^>.*\n?)+", part):
-                yield from _boxes(quote, lab, section, code)
+                yield from _boxes(quote, lab, section)
 
 
-def _boxes(quote: str, lab: str, section: str, code: str) -> Iterator[Box]:
+def _boxes(quote: str, lab: str, section: str) -> Iterator[Box]:
     anchor = urllib.parse.quote(re.sub(r"\s", "-", section.strip()), safe=",:'?!+*")
     where = f"[lab {int(lab[3:5])}, {section}](../notebooks/{lab}.ipynb#{anchor})"
     for text in re.split(r"(?=\*\*[A-Z]\d(?:\.\d)?\.\*\* )", re.sub(r"(?m)^> ?", "", quote)):
         if match := re.match(r"\*\*([A-Z]\d(?:\.\d)?)\.\*\*\s+(.*?)(?:\n\n|\Z)", text, re.S):
-            said = [kind for kind, (words, _) in KINDS.items() if re.search(words, text)]
-            kinds = said or [kind for kind, (_, call) in KINDS.items() if re.search(call, code)] or ["computed"]
+            kinds = [kind for kind, words in KINDS.items() if re.search(words, text)] or ["computed"]
             yield Box(match[1], _cell(match[2]), where, kinds)
 
 

@@ -5,8 +5,8 @@ import signal
 
 
 @contextlib.contextmanager
-def ends(seconds: int = 60):
-    """Fail, instead of hanging, where a command waits for a file that never gives anything."""
+def ends(seconds: int):
+    """Fail, instead of hanging, if the block takes longer than these seconds."""
     def late(*_):
         raise AssertionError(f"still waiting after {seconds} s")
 

@@ -21,12 +21,12 @@ from tests.tools.cluster.client import ending
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PARSED = "|".join([
-    r"labs (run .*(--data DIR|--norm group|--resume)|run lab12_elastic$|launch )|horovodrun ",  # In tests.
+    r"labs (run .*(--data DIR|--norm group|--resume)|launch )|horovodrun ",  # In tests.
     r"labs (handin|grade) |git archive ",  # They need records or hand-ins, or write into the clone.
-    r"labs watch$|srun .*--pty make notebook|tail -f ",  # They do not end.
-    r"(\.venv/bin/)?labs (sweep \w+$|data fetch )|make |git clone ",  # They take minutes, or download.
+    r"labs watch$|srun .*--pty labs notebook|tail -f ",  # They do not end.
+    r"labs sweep \w+$|(\.venv/bin/)?labs data fetch |make |git clone ",  # They take minutes, or download.
     r"sudo |pipx |conda |apptainer |docker |sbatch .*apptainer |chmod |cd /shared|export PATH=/shared|.*-m compileall ",
-    r"labs sweep \w+ --preset paper(?!.*--sbatch)|python3\.13 -m venv gpu|pip install -c |sbatch .*test-gpu",  # GPUs.
+    r"python3\.13 -m venv gpu|pip install -c |sbatch .*test-gpu",  # GPUs.
 ])
 """The commands that are parsed, not run: they change the machine, take long, or have tests elsewhere."""
 

@@ -14,8 +14,8 @@ import pytest
 from labs import lab04_speedup as lab
 from labs.cli import commands
 from labs.run.sweeps import Sweep, cells
+from tests.exercises.planted import write as write_runs
 from tests.lint.test_lint import sound
-from tests.results.test_records import write as write_runs
 from tests.tools.report.test_page import cells as records_of
 
 DEMO = lab.PRESETS["demo"]

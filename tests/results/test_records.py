@@ -1,7 +1,6 @@
 """Records of runs: read, refused, shown as a table, kept as reference runs."""
 
 import json
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -10,6 +9,7 @@ from labs.cli import commands
 from labs.lint import tables as lint_tables
 from labs.results import records, reference, run_record, scaling
 from labs.run.errors import LabError
+from tests.exercises.planted import write
 
 HISTORY = [
     {"epoch": 1, "loss": 2.0, "accuracy": 0.2, "val_loss": 1.9, "val_accuracy": 0.25, "images": 1000,
@@ -29,14 +29,6 @@ def record(run: str = "a", size: int = 2) -> dict:
         "timings": run_record.epoch_timings(HISTORY),
         "metrics": {"test_accuracy": 0.61},
     }
-
-
-def write(root: Path, *records_of: dict) -> None:
-    """Write records, as runs do."""
-    for each in records_of:
-        folder = root / each["lab"] / each["run"]
-        folder.mkdir(parents=True)
-        (folder / "record.json").write_text(json.dumps(each))
 
 
 def test_a_digest_shows_that_a_record_was_edited(tmp_path):

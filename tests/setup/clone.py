@@ -36,38 +36,37 @@ class Clone:
         """Put a program on PATH."""
         (self.bin / name).symlink_to(program)
 
-    def script(self, name: str, text: str) -> Path:
+    def script(self, name: str, text: str) -> None:
         """Put a shell script on PATH."""
         path = self.bin / name
         path.unlink(missing_ok=True)  # Never write through a link to the real program.
         path.write_text(f"#!{self.bin}/bash\n{text}\n")
         path.chmod(0o755)
-        return path
 
-    def fake_python(self, name: str, version: tuple[int, ...], system: str = "linux") -> Path:
+    def fake_python(self, name: str, version: tuple[int, ...], system: str = "linux") -> None:
         """Put a Python on PATH with another version or system; it prints its name instead of making an environment."""
         reported = f"sys.version_info = {version}; sys.platform = '{system}'"
         program = (f"import runpy, sys; {reported}; sys.argv[:1] = []; "
                    "runpy.run_path(sys.argv[0], run_name='__main__')")
         report, ask = 'echo "$0 $*"', f'exec {sys.executable} -c "{program}" "$@"'
-        return self.script(name, f"case $1 in *make_env.py) {report} ;; *) {ask} ;; esac")
+        self.script(name, f"case $1 in *make_env.py) {report} ;; *) {ask} ;; esac")
 
-    def stamp(self, mpi: str = "own") -> Path:
+    def stamp(self) -> Path:
         """Write the stamp of a successful `make env`."""
         self.site.mkdir(parents=True, exist_ok=True)
-        stamp = self.venv / f".ready-default-{mpi}"
+        stamp = self.venv / ".ready-default-own"
         stamp.write_text(f"{self.folder / '.venv'}\n{self.folder}\n")
         return stamp
 
-    def make(self, *args: str, **variables: str) -> subprocess.CompletedProcess:
+    def make(self, *args: str) -> subprocess.CompletedProcess:
         """Run make without the environment variables of this process."""
-        env = {"PATH": str(self.bin), "HOME": str(self.folder.parent), "LC_ALL": "C"} | variables
+        env = {"PATH": str(self.bin), "HOME": str(self.folder.parent), "LC_ALL": "C"}
         command = [str(self.bin / "make"), *args]
         return subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True, timeout=120)
 
-    def obstacle(self, *args: str, **variables: str) -> str:
+    def obstacle(self, *args: str) -> str:
         """Run make, which must fail with exactly one error line, and return that line."""
-        done = self.make(*args, **variables)
+        done = self.make(*args)
         assert done.returncode != 0
         assert "Traceback" not in done.stdout + done.stderr
         lines = [line for line in done.stderr.splitlines() if not line.startswith("make: ***")]

@@ -1,1 +1,1 @@
-"""The jobs on a real Slurm cluster; cluster.py starts one, also by hand."""
+"""The jobs on a real Slurm cluster; client.py starts one."""

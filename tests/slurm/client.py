@@ -77,9 +77,9 @@ class Job:
 
 
 @contextlib.contextmanager
-def running(tmp_path_factory: pytest.TempPathFactory, nodes: int, cpus: int = 4, gpus: int = 2) -> Iterator[Slurm]:
-    """Run Slurm on nodes that report these CPUs and GPUs."""
+def running(tmp_path_factory: pytest.TempPathFactory, cpus: int = 4) -> Iterator[Slurm]:
+    """Run Slurm on two nodes that report these CPUs and two GPUs each."""
     cores = min(cpus, len(os.sched_getaffinity(0)))
-    words = ["--slurm", "--nodes", nodes, "--cores", cores, "--cpus", cpus, "--gpus", gpus]
+    words = ["--slurm", "--nodes", 2, "--cores", cores, "--cpus", cpus, "--gpus", 2]
     with client.running(tmp_path_factory.mktemp("slurm") / "cluster", *words) as cluster:
         yield Slurm(cluster)

@@ -20,7 +20,7 @@ exit ${STUB_EXIT:-0}
 @pytest.fixture(scope="session")
 def slurm(tmp_path_factory) -> Iterator[Slurm]:
     """Two nodes named node1 and node2."""
-    with running(tmp_path_factory, nodes=2) as cluster:
+    with running(tmp_path_factory) as cluster:
         yield cluster
 
 

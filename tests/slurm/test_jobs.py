@@ -57,7 +57,7 @@ def test_an_example_trains_as_a_laptop_submits_it(tmp_path_factory, tmp_path):
     """On nodes with the fewest CPUs that `labs cluster up --slurm` gives; it writes where sbatch was typed."""
     for name in ("jobs", "examples", ".venv"):
         (tmp_path / name).symlink_to(ROOT / name)
-    with running(tmp_path_factory, nodes=2, cpus=TASK_CPUS) as small:
+    with running(tmp_path_factory, cpus=TASK_CPUS) as small:
         job = small.submit("-N2", "jobs/example.sh", "examples/lab02_horovod.py", "--epochs", "2", cwd=tmp_path,
                            output=tmp_path / "out")
         assert job.wait(180) == "COMPLETED", job.text()

@@ -1,4 +1,4 @@
-"""What `horovod_keras3` promises, on two workers or three; rank 0 writes the failures of each case as JSON.
+"""What `horovod_keras3` promises, on two workers; rank 0 writes the failures of each case as JSON.
 
 A case compares with Keras alone: each worker also trains a copy of the model by itself, on the whole batch.
 """
@@ -111,22 +111,22 @@ def same(optimizer, network=dense, passes=1, rtol=1e-4, clipped=False, compiling
     assert int(together.optimizer.iterations) == int(reference.iterations), "updates are counted, not passes"
 
 
-OPTIMIZERS = K.optimizers
 SAME = {
-    "nesterov": (lambda: OPTIMIZERS.SGD(0.1, 0.9, nesterov=True), {}),
-    "adamw_clipped": (lambda: OPTIMIZERS.AdamW(0.01, weight_decay=0.1, global_clipnorm=0.5), {}),
-    "accumulation_of_keras": (lambda: OPTIMIZERS.Adam(0.01, gradient_accumulation_steps=2), {}),
-    "ema": (lambda: OPTIMIZERS.SGD(0.1, use_ema=True, ema_momentum=0.7, ema_overwrite_frequency=2), {}),
-    "embedding_clipped": (lambda: OPTIMIZERS.SGD(0.5, clipnorm=0.1), {"network": embedding, "clipped": True}),
-    "embedding_as_dense": (lambda: OPTIMIZERS.SGD(0.5, clipnorm=0.1), {"network": embedding, "clipped": True,
-                                                                       "sparse_as_dense": True}),
-    "eager": (lambda: OPTIMIZERS.Adam(0.01), {"network": embedding, "compiling": {"run_eagerly": True}}),
-    "several_steps": (lambda: OPTIMIZERS.Adam(0.01), {"network": embedding, "compiling": {"steps_per_execution": 10}}),
-    "sum": (lambda: OPTIMIZERS.SGD(0.1), {"compiling": {"loss_weights": 0.5}, "op": hvd.Sum}),
-    "fp16_compression": (lambda: OPTIMIZERS.SGD(0.1), {"rtol": 0.02, "compression": hvd.Compression.fp16}),
-    "passes_and_schedule": (lambda: OPTIMIZERS.Adam(OPTIMIZERS.schedules.ExponentialDecay(0.01, 2, 0.5)),
+    "nesterov": (lambda: K.optimizers.SGD(0.1, 0.9, nesterov=True), {}),
+    "adamw_clipped": (lambda: K.optimizers.AdamW(0.01, weight_decay=0.1, global_clipnorm=0.5), {}),
+    "accumulation_of_keras": (lambda: K.optimizers.Adam(0.01, gradient_accumulation_steps=2), {}),
+    "ema": (lambda: K.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.7, ema_overwrite_frequency=2), {}),
+    "embedding_clipped": (lambda: K.optimizers.SGD(0.5, clipnorm=0.1), {"network": embedding, "clipped": True}),
+    "embedding_as_dense": (lambda: K.optimizers.SGD(0.5, clipnorm=0.1), {"network": embedding, "clipped": True,
+                                                                         "sparse_as_dense": True}),
+    "eager": (lambda: K.optimizers.Adam(0.01), {"network": embedding, "compiling": {"run_eagerly": True}}),
+    "several_steps": (lambda: K.optimizers.Adam(0.01), {"network": embedding,
+                                                        "compiling": {"steps_per_execution": 10}}),
+    "sum": (lambda: K.optimizers.SGD(0.1), {"compiling": {"loss_weights": 0.5}, "op": hvd.Sum}),
+    "fp16_compression": (lambda: K.optimizers.SGD(0.1), {"rtol": 0.02, "compression": hvd.Compression.fp16}),
+    "passes_and_schedule": (lambda: K.optimizers.Adam(K.optimizers.schedules.ExponentialDecay(0.01, 2, 0.5)),
                             {"passes": 4, "compiling": {"steps_per_execution": 3}}),
-    "eager_passes": (lambda: OPTIMIZERS.SGD(0.1, 0.9), {"passes": 2, "compiling": {"run_eagerly": True}}),
+    "eager_passes": (lambda: K.optimizers.SGD(0.1, 0.9), {"passes": 2, "compiling": {"run_eagerly": True}}),
 }
 """Optimizers, and arguments of `same`: what ends bit-equal, and where one worker with the whole batch ends."""
 

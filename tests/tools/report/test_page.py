@@ -11,9 +11,9 @@ from labs import lab04_speedup
 from labs.cli import commands
 from labs.run import sweeps
 from labs.run.errors import LabError
+from tests.exercises.planted import write as write_runs
 from tests.lint.test_lint import sound
 from tests.results.test_records import record
-from tests.results.test_records import write as write_runs
 
 LEDGER = {"wall": 10.0, "input": 1.0, "compute": 6.0, "communication": 2.0, "start": 0.0, "other": 1.0}
 
